@@ -1,0 +1,1 @@
+"""Three generations of neural machine translation, trained and compared with one harness."""

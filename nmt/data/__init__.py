@@ -1,0 +1,1 @@
+"""Parallel text: loading, cleaning, batching."""

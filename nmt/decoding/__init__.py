@@ -1,0 +1,1 @@
+"""Searches over a model's next-token distributions; plain PyTorch."""

@@ -1,0 +1,1 @@
+"""Scores and figures; strings and numbers, no torch."""

@@ -1,0 +1,1 @@
+"""The translation models; plain PyTorch."""

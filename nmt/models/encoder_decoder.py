@@ -1,0 +1,102 @@
+"""The interface of every translation model: three verbs and a reorder.
+
+Shape legend, used in all docstrings of `nmt.models` and `nmt.decoding`:
+
+    B  batch (sentences)          S  source length          T  target length
+    D  width of the model         H  attention heads        K  key/value heads
+    V  vocabulary                 N  rows while decoding    L  decoder layers
+
+A model is `start(source) -> state`, then `step(tokens, state) -> (logits, state)` as often as
+needed. Teacher forcing is one step with T tokens; decoding is T steps with one token each; both
+are the same code, so that they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Self
+
+from torch import Tensor, nn
+
+
+class State(ABC):
+    """What a model carries from step to step; one frozen dataclass for each kind of model.
+
+    A state is consumed by the step it is given to (caches are written in place): use the state
+    that `step` returns, never the old one again.
+    """
+
+    @abstractmethod
+    def select(self, rows: Tensor) -> Self:
+        """Repeats or drops sentences: row i of the result is row `rows[i]` of this state.
+
+        Args:
+            rows: (N',) int64 row numbers of this state, in any order, with repetition.
+        """
+
+    @abstractmethod
+    def reorder(self, rows: Tensor) -> Self:
+        """Permutes rows that belong to the same sentence; the source side is not copied.
+
+        Args:
+            rows: (N,) int64; row i and row `rows[i]` must translate the same sentence.
+        """
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The weights a model used, teacher-forced; row t is the weight used to predict target t.
+
+    Attributes:
+        cross: (B, L, H, T, S), rows sum to 1 over the real source tokens.
+        encoder_self: (B, L, H, S, S) or None where the encoder has no attention.
+        decoder_self: (B, L, H, T, T) or None where the decoder has no self-attention.
+    """
+
+    cross: Tensor
+    encoder_self: Tensor | None = None
+    decoder_self: Tensor | None = None
+
+
+class EncoderDecoder(nn.Module, ABC):
+    """A conditional language model p(target | source), one target token after the other."""
+
+    @abstractmethod
+    def start(self, source: Tensor, source_mask: Tensor | None) -> Any:
+        """Reads the source once.
+
+        Args:
+            source: (B, S) int64 token ids, each row ending in EOS, right-padded with PAD.
+            source_mask: (B, S) bool, true where there is a token; None when nothing is padded.
+
+        Returns:
+            The state before the first target token, B rows.
+        """
+
+    @abstractmethod
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Reads one or more target tokens; consumes `state`.
+
+        Args:
+            tokens: (N, T) int64, the next T target tokens of every row (BOS comes first).
+            state: what `start` or the last `step` returned, N rows.
+
+        Returns:
+            The logits (N, T, V) of the token that follows each given one, and the new state.
+        """
+
+    @abstractmethod
+    def attention(
+        self, source: Tensor, source_mask: Tensor | None, target_in: Tensor
+    ) -> Attention:
+        """Returns the attention weights of a teacher-forced pass, apart from the hot path.
+
+        Raises:
+            ValueError: The model has no attention.
+        """
+
+    def forward(self, source: Tensor, source_mask: Tensor | None, target_in: Tensor) -> Tensor:
+        """Returns the teacher-forced logits (B, T, V) of `target_in` (B, T) = BOS + target."""
+        logits, _ = self.step(target_in, self.start(source, source_mask))
+        return logits

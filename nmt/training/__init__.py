@@ -1,0 +1,1 @@
+"""The Lightning side: module, loss, schedules, callbacks."""
