@@ -27,11 +27,12 @@ from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
-HYPER_PARAMETERS = frozenset(
-    ("model", "tokenizer", "source_lang", "target_lang", "decoding")
-    + ("optimizer", "scheduler", "token_budget", "label_smoothing", "seed")
+HYPER_PARAMETERS = (
+    *("model", "tokenizer", "source_lang", "target_lang", "decoding"),
+    *("optimizer", "scheduler", "token_budget", "label_smoothing", "seed"),
 )
 ALLOWED_TARGETS = ("nmt.models.", "nmt.decoding.")
+_ENTRIES = ("format_version", "global_step", "hyper_parameters", "state_dict")
 _WEIGHTS_PREFIX = "model."
 
 
@@ -67,13 +68,12 @@ def load_checkpoint(path: str | Path, *, device: str | torch.device = "cpu") -> 
     """
     _check_device(device)
     content = _read(Path(path))
-    _check_keys("entry", ("format_version", "global_step"), content, path, extra_allowed=True)
+    _check_keys("entry", _ENTRIES, content, path, extra_allowed=True)
     if content["format_version"] != FORMAT_VERSION:
         raise ValueError(
             f"checkpoint {path} has format_version {content['format_version']!r} and this version "
             f"of nmt reads {FORMAT_VERSION}: use the version of nmt that wrote it."
         )
-    _check_keys("entry", ("hyper_parameters", "state_dict"), content, path, extra_allowed=True)
     config: dict[str, Any] = dict(content["hyper_parameters"])
     _check_keys("hyper-parameter", HYPER_PARAMETERS, config, path)
     tokenizer = Tokenizer(config.pop("tokenizer"))
