@@ -1,0 +1,216 @@
+"""The one LightningModule: any model of `nmt.models`, one definition of an update."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from nmt.checkpoint import FORMAT_VERSION, build
+from nmt.data.batch import Batch
+from nmt.decoding.greedy import GreedySearch
+from nmt.evaluation.metrics import bleu
+from nmt.models.encoder_decoder import EncoderDecoder
+from nmt.tokenizer import Tokenizer
+from nmt.training.loss import summed_cross_entropy
+
+COUNTERS = ("target_tokens_seen", "skipped_updates", "seconds")
+
+
+class TranslationModule(pl.LightningModule):
+    """Trains a translation model; its hyper-parameters and weights are the whole checkpoint.
+
+    The update: `training_step` returns the summed loss over the token budget; just before the
+    step the gradient is rescaled to the mean over the target tokens of all micro-batches and
+    ranks. One process with N sentences, N accumulated and N ranks give the same update.
+
+    Args:
+        model: `_target_` of an `EncoderDecoder` and its arguments, without `vocab_size`.
+        tokenizer: The SentencePiece model.
+        source_lang: ISO 639-1 code.
+        target_lang: ISO 639-1 code; decides sacreBLEU's tokenizer.
+        decoding: `_target_` of the search that the checkpoint translates with.
+        optimizer: `_target_` and arguments, without the parameters.
+        scheduler: `_target_` of a schedule (update -> factor) and its arguments.
+        token_budget: Target tokens of a full batch; a constant that keeps the loss near 1.
+        label_smoothing: In [0, 1).
+        seed: Dropout is a function of (seed, rank, epoch, micro-batch).
+    """
+
+    def __init__(
+        self,
+        *,
+        model: Mapping[str, Any],
+        tokenizer: bytes,
+        source_lang: str,
+        target_lang: str,
+        decoding: Mapping[str, Any],
+        optimizer: Mapping[str, Any],
+        scheduler: Mapping[str, Any],
+        token_budget: int,
+        label_smoothing: float = 0.1,
+        seed: int = 1,
+    ) -> None:
+        super().__init__()
+        self.save_hyperparameters(logger=False)
+        self.tokenizer = Tokenizer(tokenizer)
+        self.model: EncoderDecoder = build(model, vocab_size=self.tokenizer.vocab_size)
+        self.validation_search = GreedySearch()
+        self.target_tokens_seen = 0
+        self.skipped_updates = 0
+        self.seconds = 0.0
+        self._clock = time.monotonic()
+        self._tokens_at_clock = 0
+        self._reset_update()
+
+    # --- Training -------------------------------------------------------------------------
+
+    def on_train_start(self) -> None:
+        """Starts the clock: only time spent in `fit` counts."""
+        self._clock = time.monotonic()
+        self._tokens_at_clock = self.target_tokens_seen
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Seeds the generators from the position, so that a resumed run draws the same noise."""
+        place = (self.hparams["seed"], self.global_rank, self.trainer.current_epoch, batch_idx)
+        digest = hashlib.blake2b(repr(place).encode(), digest_size=8).digest()
+        torch.manual_seed(int.from_bytes(digest) >> 1)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Returns the summed loss of a micro-batch over the token budget."""
+        logits = self.model(batch.source, batch.source_mask, batch.target_in)
+        loss = summed_cross_entropy(
+            logits, batch.target_out, smoothing=self.hparams["label_smoothing"]
+        )
+        self._update_tokens += batch.num_target_tokens
+        self._update_loss += loss.detach()
+        return loss / self.hparams["token_budget"]
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Rescales the gradient to the mean of a token, or skips an update that has none.
+
+        Lightning has averaged over ranks and divided by the accumulation; both are undone.
+        """
+        loss, tokens = self._sum_over_ranks(self._update_loss, self._update_tokens)
+        micro_batches = self.trainer.world_size * self.trainer.accumulate_grad_batches
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        if tokens:
+            scale = micro_batches * self.hparams["token_budget"] / tokens
+            torch._foreach_mul_(gradients, scale)
+        finite = torch.nn.utils.get_total_norm(gradients).isfinite() if tokens else False
+        if not finite:  # a zero gradient would still let AdamW's momentum move the weights
+            self.skipped_updates += 1
+            for parameter in self.model.parameters():
+                parameter.grad = None
+        self.target_tokens_seen += tokens
+        self._log_update(loss / max(1, tokens))
+        self._reset_update()
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """Builds the optimizer (weight decay on matrices only) and the schedule over updates."""
+        matrices = [p for p in self.model.parameters() if p.dim() >= 2]
+        others = [p for p in self.model.parameters() if p.dim() < 2]
+        groups = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
+        optimizer = build(
+            self.hparams["optimizer"],
+            allowed=("torch.optim.",),
+            params=[g for g in groups if g["params"]],
+        )
+        schedule = build(self.hparams["scheduler"], allowed=("nmt.training.schedules.",))
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
+
+    def _reset_update(self) -> None:
+        self._update_tokens = 0
+        self._update_loss: Tensor | float = 0.0
+
+    def _sum_over_ranks(self, loss: Tensor | float, tokens: int) -> tuple[float, int]:
+        sums = torch.tensor([float(loss), float(tokens)], dtype=torch.float64, device=self.device)
+        if self.trainer.world_size > 1:
+            torch.distributed.all_reduce(sums)
+        return sums[0].item(), int(sums[1].item())
+
+    def _log_update(self, loss: float) -> None:
+        self.log("loss", loss, prog_bar=True, batch_size=1)
+        self.log("lr", self.optimizers().param_groups[0]["lr"], prog_bar=True, batch_size=1)
+        if (self.trainer.global_step + 1) % self.trainer.log_every_n_steps == 0:
+            now = time.monotonic()
+            tokens = self.target_tokens_seen - self._tokens_at_clock
+            self.log("tokens_per_s", tokens / (now - self._clock), prog_bar=True, batch_size=1)
+            self._stop_clock(now)
+
+    def _stop_clock(self, now: float) -> None:
+        self.seconds += now - self._clock
+        self._clock, self._tokens_at_clock = now, self.target_tokens_seen
+
+    # --- Validation -----------------------------------------------------------------------
+
+    def on_validation_epoch_start(self) -> None:
+        """Forgets the last validation."""
+        self._stop_clock(time.monotonic())
+        self._valid_nll = 0.0
+        self._valid_tokens = 0
+        self._valid_texts: dict[int, str] = {}
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Sums the unsmoothed loss and translates; no collective, so shards may be uneven."""
+        logits = self.model(batch.source, batch.source_mask, batch.target_in)
+        self._valid_nll += summed_cross_entropy(logits, batch.target_out).double().item()
+        self._valid_tokens += batch.num_target_tokens
+        found = self.validation_search(
+            self.model,
+            batch.source,
+            batch.source_mask,
+            forbidden_ids=self.tokenizer.forbidden_ids,
+        )
+        for index, hypotheses in zip(batch.index.tolist(), found, strict=True):
+            self._valid_texts[index] = self.tokenizer.decode(hypotheses[0].tokens)
+
+    def on_validation_epoch_end(self) -> None:
+        """Gathers all ranks' sums and texts once and logs loss, perplexity and BLEU."""
+        share = (self._valid_nll, self._valid_tokens, self._valid_texts)
+        shares = [share]
+        if self.trainer.world_size > 1:
+            shares = [share] * self.trainer.world_size
+            torch.distributed.all_gather_object(shares, share)
+        texts = {index: text for _, _, part in shares for index, text in part.items()}
+        loss = sum(nll for nll, _, _ in shares) / max(1, sum(tokens for _, tokens, _ in shares))
+        self._log_validation("loss", loss)
+        self._log_validation("perplexity", math.exp(loss) if loss < 700 else math.inf)
+        self._log_validation("bleu", self._bleu(texts))
+        self._clock = time.monotonic()  # validation is not training time
+
+    def _bleu(self, texts: Mapping[int, str]) -> float:
+        references = cast(Any, self.trainer).datamodule.split("valid")["target"]
+        order = sorted(texts)
+        return bleu(
+            [texts[i] for i in order],
+            [references[i] for i in order],
+            target_lang=self.hparams["target_lang"],
+        )
+
+    def _log_validation(self, name: str, value: float) -> None:
+        self.log(f"valid_{name}", value, prog_bar=name == "bleu", batch_size=1, sync_dist=False)
+
+    # --- Checkpoint -----------------------------------------------------------------------
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the format's version and the run's counters."""
+        if self.trainer.training:
+            self._stop_clock(time.monotonic())
+        checkpoint["format_version"] = FORMAT_VERSION
+        checkpoint["counters"] = {name: getattr(self, name) for name in COUNTERS}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Takes up the counters where the checkpoint left them."""
+        for name in COUNTERS:
+            setattr(self, name, checkpoint["counters"][name])
