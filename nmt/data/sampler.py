@@ -1,0 +1,212 @@
+"""Which sentence pairs go into which batch, in which order, on which rank.
+
+Pairs of like length go together and a batch is as large as a token budget allows: its cost is
+rows x max(S, T), what the padded batch really takes. In training the batches are the same for
+1, 2, 4 and 8 ranks; rank r of n takes every n-th one, beginning with the r-th.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+import zlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch.distributed
+from torch.utils.data import Sampler
+
+Integers = npt.NDArray[np.int64]
+
+# Batches are shared out evenly on up to this many ranks or accumulated micro-batches.
+ROUND_TO = 8
+
+
+class TokenBatchSampler(Sampler[list[int]]):
+    """Yields lists of pair numbers, one list a batch, for this rank.
+
+    In training the pairs are cut from a sort by (max(S, T), T, S) with ties shuffled, so that the
+    number of batches depends on the lengths only. The largest batches are then split until
+    the count divides by eight and by the number of ranks, and the order of the batches is
+    shuffled, anew in each epoch. Every pair appears exactly once an epoch. Only where there are too
+    few pairs to give every rank as many batches (13 pairs of one batch each on two ranks) some
+    batches are repeated, with a warning that says how many: unequal ranks would hang.
+
+    In evaluation (`shuffle=False`) the cut is the same, longest first and without rounding: ranks
+    may get unequal numbers of batches, and nothing is dropped or repeated.
+
+    A pair longer than the budget is a batch of its own.
+
+    Attributes:
+        epoch: The epoch whose order the next iteration takes; see `set_epoch`.
+        start: The next iteration leaves out this many batches, for resuming within an epoch.
+    """
+
+    def __init__(
+        self,
+        source_lengths: Sequence[int] | Integers,
+        target_lengths: Sequence[int] | Integers,
+        *,
+        token_budget: int,
+        seed: int = 1,
+        shuffle: bool = True,
+    ) -> None:
+        """Sorts the lengths and cuts them.
+
+        Args:
+            source_lengths: Tokens of each source, its EOS counted.
+            target_lengths: Tokens of each target, its EOS (or BOS) counted.
+            token_budget: The largest rows x max(S, T) of a batch of more than one pair.
+            seed: Makes the order, together with the epoch.
+            shuffle: True for training, False for evaluation.
+
+        Raises:
+            ValueError: There is no pair, the lengths differ in number, or the budget is below 1.
+        """
+        source = np.asarray(source_lengths, dtype=np.int64)
+        target = np.asarray(target_lengths, dtype=np.int64)
+        _check(source, target, token_budget)
+        self.token_budget = token_budget
+        self.seed = seed
+        self.shuffle = shuffle
+        self.epoch = 0
+        self.start = 0
+        longer = np.maximum(source, target)
+        base = int(longer.max()) + 1
+        self._key = (longer * base + target) * base + source  # sorts by (max(S, T), T, S)
+        self._longer = np.sort(longer)
+        self._ends = cut(self._longer, token_budget)
+
+    @property
+    def fingerprint(self) -> int:
+        """A number that changes with the lengths, the budget, the seed or the number of ranks."""
+        _, world = rank_and_world()
+        numbers = np.array([self.token_budget, self.seed, int(self.shuffle), world])
+        return zlib.crc32(numbers.tobytes(), zlib.crc32(self._key.tobytes()))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the order of the next iteration; Lightning calls it before each epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        """Returns the number of batches an epoch gives this rank, whatever `start` is."""
+        rank, world = rank_and_world()
+        if self.shuffle:
+            return math.ceil(len(self._training_ends(world)) / world)
+        return len(range(rank, len(self._ends), world))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        # The order is fixed here, not at the first batch: the loader changes `start` afterwards.
+        return self._iterate(self.epoch, self.start)
+
+    def _iterate(self, epoch: int, start: int) -> Iterator[list[int]]:
+        rank, world = rank_and_world()
+        pairs, ends, order = self._plan(epoch, world)
+        starts = np.concatenate([[0], ends[:-1]])
+        for batch in order[rank::world][start:]:
+            yield pairs[starts[batch] : ends[batch]].tolist()
+
+    def _plan(self, epoch: int, world: int) -> tuple[Integers, Integers, Integers]:
+        """Returns the sorted pairs, where each batch ends in them, and the order of the batches."""
+        if not self.shuffle:
+            by_length = np.argsort(self._key, kind="stable")
+            return by_length, self._ends, np.arange(len(self._ends))[::-1]
+        random = np.random.default_rng([self.seed, epoch])
+        shuffled = random.permutation(len(self._key))
+        pairs = shuffled[np.argsort(self._key[shuffled], kind="stable")]
+        ends = self._training_ends(world)
+        order = random.permutation(len(ends))
+        return pairs, ends, _repeat_to_share(order, world)
+
+    def _training_ends(self, world: int) -> Integers:
+        """Returns the cut, split so that the ranks get equally many batches where possible."""
+        for divisor in (ROUND_TO, 4, 2, 1):
+            multiple = math.lcm(divisor, world)
+            count = math.ceil(len(self._ends) / multiple) * multiple
+            if count <= len(self._key):
+                return split_largest(self._ends, self._longer, count)
+        return self._ends
+
+
+def rank_and_world() -> tuple[int, int]:
+    """Returns this process's rank and the number of ranks; (0, 1) without torch.distributed.
+
+    Asked at each iteration: samplers are made before the processes know each other.
+    """
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return 0, 1
+
+
+def cut(longer: Integers, token_budget: int) -> Integers:
+    """Cuts sorted pairs into batches, each as large as the budget allows.
+
+    Args:
+        longer: (pairs,) max(S, T) of each pair, ascending.
+        token_budget: The largest rows x max(S, T) of a batch of more than one pair.
+
+    Returns:
+        (batches,) where each batch ends: the first pair that is no longer in it.
+    """
+    run_ends = np.flatnonzero(np.append(np.diff(longer) > 0, True)) + 1
+    runs = list(zip(longer[run_ends - 1].tolist(), run_ends.tolist(), strict=True))
+    ends = []
+    start, end = 0, 0
+    for length, run_end in runs:  # one run: all pairs of one length
+        rows = max(1, token_budget // length)
+        if end > start and end - start >= rows:
+            ends.append(end)
+            start = end
+        while run_end - start > rows:
+            start += rows
+            ends.append(start)
+        end = run_end
+    ends.append(end)
+    return np.array(ends, dtype=np.int64)
+
+
+def split_largest(ends: Integers, longer: Integers, count: int) -> Integers:
+    """Halves the costliest batch of more than one pair until there are `count` batches.
+
+    Args:
+        ends: (batches,) where each batch ends.
+        longer: (pairs,) max(S, T) of each pair, ascending.
+        count: At least the number of batches and at most the number of pairs.
+
+    Returns:
+        (count,) where each batch ends.
+    """
+    while len(ends) < count:
+        rows = np.diff(ends, prepend=0)
+        costs = np.where(rows > 1, rows * longer[ends - 1], 0)
+        largest = int(costs.argmax())
+        ends = np.insert(ends, largest, ends[largest] - rows[largest] // 2)
+    return ends
+
+
+def _repeat_to_share(order: Integers, world: int) -> Integers:
+    """Repeats the first batches until every rank gets as many, and says so."""
+    missing = -len(order) % world
+    if missing:
+        warnings.warn(
+            f"{len(order)} training batches of too few sentence pairs to split further cannot be "
+            f"shared evenly by {world} ranks: {missing} of the {len(order) + missing} batches of "
+            "each epoch are repetitions; use fewer devices.",
+            stacklevel=2,
+        )
+    return np.resize(order, len(order) + missing)
+
+
+def _check(source: Integers, target: Integers, token_budget: int) -> None:
+    if len(source) != len(target):
+        raise ValueError(
+            f"There are {len(source)} source lengths but {len(target)} target lengths; "
+            "give one of each for every sentence pair."
+        )
+    if len(source) == 0:
+        raise ValueError(
+            "There are 0 sentence pairs to make batches of; check the files and the cleaning rules."
+        )
+    if token_budget < 1:
+        raise ValueError(f"token_budget is {token_budget}; it must be at least 1 token.")
