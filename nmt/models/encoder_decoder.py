@@ -59,6 +59,24 @@ class Attention:
     decoder_self: Tensor | None = None
 
 
+@dataclass(frozen=True)
+class NumParameters:
+    """How many parameters a model has.
+
+    Attributes:
+        total: all of them, shared ones once.
+        embedding: those of embedding tables.
+    """
+
+    total: int
+    embedding: int
+
+    @property
+    def other(self) -> int:
+        """Those outside the embedding tables."""
+        return self.total - self.embedding
+
+
 class EncoderDecoder(nn.Module, ABC):
     """A conditional language model p(target | source), one target token after the other."""
 
@@ -87,14 +105,20 @@ class EncoderDecoder(nn.Module, ABC):
         """
 
     @abstractmethod
-    def attention(
-        self, source: Tensor, source_mask: Tensor | None, target_in: Tensor
-    ) -> Attention:
+    def attention(self, source: Tensor, source_mask: Tensor | None, target_in: Tensor) -> Attention:
         """Returns the attention weights of a teacher-forced pass, apart from the hot path.
 
         Raises:
             ValueError: The model has no attention.
         """
+
+    def num_parameters(self) -> NumParameters:
+        """Counts the parameters, those of embedding tables apart."""
+        tables = [module for module in self.modules() if isinstance(module, nn.Embedding)]
+        return NumParameters(
+            total=sum(parameter.numel() for parameter in self.parameters()),
+            embedding=sum(table.weight.numel() for table in tables),
+        )
 
     def forward(self, source: Tensor, source_mask: Tensor | None, target_in: Tensor) -> Tensor:
         """Returns the teacher-forced logits (B, T, V) of `target_in` (B, T) = BOS + target."""

@@ -1,0 +1,194 @@
+"""Attention: the math as pure functions, and the modules that own the projections.
+
+Every mask is true where something may be looked at.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nmt.models.positions import Rotation, rotate
+
+
+def causal_mask(num_new: int, num_past: int, device: torch.device) -> Tensor | None:
+    """Returns which positions each of `num_new` tokens after `num_past` may see.
+
+    Returns:
+        (num_new, num_past + num_new) bool, true at the past and at the token itself; None for
+        one token, which may see everything.
+    """
+    if num_new == 1:
+        return None
+    everything = torch.ones(num_new, num_past + num_new, dtype=torch.bool, device=device)
+    return everything.tril(num_past)
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Normalises `scores` over the last axis where `mask` (broadcast) is true.
+
+    Masked entries get exactly 0 beside a real one. The filler is the lowest finite number of the
+    type: a row without any real entry must not become NaN.
+    """
+    if mask is not None:
+        scores = torch.where(mask, scores, torch.finfo(scores.dtype).min)
+    return scores.softmax(-1)
+
+
+def additive_attention(query: Tensor, keys: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Returns softmax_j v^T tanh(query + keys_j): Bahdanau et al. 2015, appendix A.1.2.
+
+    Args:
+        query: (N, A), the decoder state times W_a.
+        keys: (N, S, A), the memory times U_a.
+        v: (A,).
+        mask: (N, S) bool or None.
+
+    Returns:
+        The weights (N, S).
+    """
+    return masked_softmax(torch.tanh(query.unsqueeze(1) + keys) @ v, mask)
+
+
+def dot_product_weights(query: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+    """Returns softmax(Q K^T / sqrt(d)): Vaswani et al. 2017, section 3.2.1; written out, not fused.
+
+    Args:
+        query: (B, H, T, d).
+        keys: (B, K, S, d); K divides H, and H / K neighbouring heads share a key head.
+        mask: bool, broadcast to (B, H, T, S), or None.
+
+    Returns:
+        The weights (B, H, T, S).
+    """
+    keys = keys.repeat_interleave(query.shape[1] // keys.shape[1], dim=1)
+    return masked_softmax(query @ keys.transpose(-1, -2) * query.shape[-1] ** -0.5, mask)
+
+
+def dot_product_attention(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Returns softmax(Q K^T / sqrt(d)) V with grouped heads, fused.
+
+    Vaswani et al. 2017, section 3.2; Ainslie et al. 2023 for the groups.
+
+    Args:
+        query: (B, H, T, d).
+        keys: (B, K, S, d); K divides H.
+        values: (B, K, S, d).
+        mask: bool, broadcast to (B, H, T, S), or None.
+        causal: token t sees positions 0..t; only without `mask` and when T = S.
+        dropout: rate on the weights. Applied even in evaluation: the caller passes 0 there.
+
+    Returns:
+        (B, H, T, d).
+    """
+    groups = query.shape[1] // keys.shape[1]
+    if groups > 1 and mask is not None and keys.is_cuda:
+        # No fused CUDA kernel takes a mask and unequal head counts: it would be the slow one.
+        keys = keys.repeat_interleave(groups, dim=1)
+        values = values.repeat_interleave(groups, dim=1)
+    return F.scaled_dot_product_attention(
+        query,
+        keys,
+        values,
+        attn_mask=mask,
+        dropout_p=dropout,
+        is_causal=causal,
+        enable_gqa=query.shape[1] != keys.shape[1],
+    )
+
+
+def split_heads(x: Tensor, head_width: int) -> Tensor:
+    """Returns x (B, T, heads * d) as (B, heads, T, d)."""
+    return x.view(*x.shape[:-1], -1, head_width).transpose(1, 2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Returns x (B, heads, T, d) as (B, T, heads * d)."""
+    return x.transpose(1, 2).flatten(2)
+
+
+class SelfAttention(nn.Module):
+    """Grouped-query self-attention; one matrix holds the rows [query; key; value]."""
+
+    def __init__(self, width: int, *, num_heads: int, num_kv_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.head_width = width // num_heads
+        self.sections = [num_heads, num_kv_heads, num_kv_heads]
+        self.dropout = dropout
+        self.query_key_value = nn.Linear(width, sum(self.sections) * self.head_width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
+
+    def project(self, x: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns query (B, H, T, d), keys and values (B, K, T, d) of x (B, T, D), rotated."""
+        heads = split_heads(self.query_key_value(x), self.head_width)
+        num_heads, num_kv_heads, _ = self.sections
+        query_key, values = torch.split(heads, [num_heads + num_kv_heads, num_kv_heads], dim=1)
+        if rotation is not None:
+            query_key = rotate(query_key, rotation)
+        query, keys = torch.split(query_key, [num_heads, num_kv_heads], dim=1)
+        return query, keys, values
+
+    def forward(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        mask: Tensor | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """Returns what the heads read, (B, T, D); arguments as in `dot_product_attention`."""
+        rate = self.dropout if self.training else 0.0
+        heads = dot_product_attention(query, keys, values, mask=mask, causal=causal, dropout=rate)
+        output: Tensor = self.output(merge_heads(heads))
+        return output
+
+
+class CrossAttention(nn.Module):
+    """Grouped-query attention over the source; one matrix holds the rows [key; value]."""
+
+    def __init__(self, width: int, *, num_heads: int, num_kv_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.head_width = width // num_heads
+        self.dropout = dropout
+        self.query = nn.Linear(width, width, bias=False)
+        self.key_value = nn.Linear(width, 2 * num_kv_heads * self.head_width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
+
+    def project(self, x: Tensor) -> Tensor:
+        """Returns the query (B, H, T, d) of x (B, T, D)."""
+        return split_heads(self.query(x), self.head_width)
+
+    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns keys and values (B, K, S, d) of the memory (B, S, D)."""
+        keys, values = split_heads(self.key_value(memory), self.head_width).chunk(2, dim=1)
+        return keys, values
+
+    def forward(
+        self, query: Tensor, keys: Tensor, values: Tensor, *, mask: Tensor | None
+    ) -> Tensor:
+        """Returns what the heads read, (B, T, D); arguments as in `dot_product_attention`."""
+        rate = self.dropout if self.training else 0.0
+        heads = dot_product_attention(query, keys, values, mask=mask, dropout=rate)
+        output: Tensor = self.output(merge_heads(heads))
+        return output
+
+
+class AdditiveAttention(nn.Module):
+    """The alignment model of Bahdanau et al. 2015: W_a, U_a and v_a."""
+
+    def __init__(self, *, query_width: int, memory_width: int, attention_dim: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(query_width, attention_dim, bias=False)
+        self.key = nn.Linear(memory_width, attention_dim, bias=False)
+        self.v = nn.Parameter(torch.empty(attention_dim))
+        nn.init.uniform_(self.v, -(attention_dim**-0.5), attention_dim**-0.5)

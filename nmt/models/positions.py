@@ -1,0 +1,131 @@
+"""Positions: rotary (RoPE), sinusoidal and learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from nmt.models.options import check_choice
+
+TABLE_BLOCK = 256  # rows by which a table grows
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """The angles of T positions: cos and sin, (T, d / 2), always fp32."""
+
+    cos: Tensor
+    sin: Tensor
+
+
+def angles(num_positions: int, width: int, base: float = 10_000.0) -> Tensor:
+    """Returns position * base^(-2i / width), (num_positions, width / 2), in fp32.
+
+    Vaswani et al. 2017, section 3.5, and Su et al. 2021, section 3.2.2, use the same ones.
+    """
+    frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    positions = torch.arange(num_positions, dtype=torch.float64)
+    return torch.outer(positions, frequencies).float()
+
+
+def rotary_table(num_positions: int, head_width: int) -> Tensor:
+    """Returns [cos | sin] of the angles, (num_positions, head_width), fp32."""
+    table = angles(num_positions, head_width)
+    return torch.cat([table.cos(), table.sin()], -1)
+
+
+def sinusoidal_table(num_positions: int, width: int) -> Tensor:
+    """Returns [sin | cos] of the angles, (num_positions, width), fp32."""
+    table = angles(num_positions, width)
+    return torch.cat([table.sin(), table.cos()], -1)
+
+
+def rotate(x: Tensor, rotation: Rotation) -> Tensor:
+    """Rotates each pair (x_i, x_{i + d/2}) by the angle of its position: RoPE, half-split.
+
+    Su et al. 2021, equation 34, with the pairs of GPT-NeoX. Computed in fp32.
+
+    Args:
+        x: (..., T, d).
+        rotation: the angles of the T positions.
+    """
+    first, second = x.chunk(2, -1)
+    cos, sin = rotation.cos, rotation.sin
+    rotated = torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+    return rotated.to(x.dtype)
+
+
+class GrowingTable:
+    """Rows of a function of the position, computed when first needed, kept in fp32.
+
+    Not a buffer of a module: a buffer would be cast with the weights, and half precision cannot
+    hold large angles.
+    """
+
+    def __init__(self, compute: Callable[[int, int], Tensor], width: int) -> None:
+        self._compute = compute
+        self._width = width
+        self._table = torch.empty(0, width, device="cpu")
+
+    def rows(self, first: int, num_rows: int, device: torch.device) -> Tensor:
+        """Returns rows first .. first + num_rows - 1, (num_rows, width), on `device`."""
+        last = first + num_rows
+        if self._table.device != device or self._table.shape[0] < last:
+            size = -(-last // TABLE_BLOCK) * TABLE_BLOCK
+            with torch.inference_mode(False):  # else a table made in validation fails in training
+                self._table = self._compute(size, self._width).to(device)
+        return self._table[first:last]
+
+
+class LearnedPositions(nn.Module):
+    """One trained vector for each of `max_positions` positions (Gehring et al. 2017)."""
+
+    def __init__(self, max_positions: int, width: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(max_positions, width)
+        nn.init.normal_(self.table.weight, std=0.1)
+
+    def rows(self, first: int, num_rows: int) -> Tensor:
+        """Returns rows first .. first + num_rows - 1, (num_rows, D).
+
+        Raises:
+            ValueError: There are fewer positions.
+        """
+        last, size = first + num_rows, self.table.num_embeddings
+        if last > size:
+            raise ValueError(
+                f"a sentence has {last} tokens, but max_positions is {size}; raise it and train "
+                "again, shorten the sentence, or use positions=rope, which has no limit"
+            )
+        return self.table.weight[first:last]
+
+
+class Positions(nn.Module):
+    """Tells a Transformer where its tokens are: by a rotation, or by a vector added to each."""
+
+    def __init__(self, kind: str, *, width: int, head_width: int, max_positions: int) -> None:
+        super().__init__()
+        check_choice("positions", kind, ("rope", "sinusoidal", "learned"))
+        self.kind = kind
+        self.learned = LearnedPositions(max_positions, width) if kind == "learned" else None
+        if kind == "rope" and head_width % 2:
+            raise ValueError(
+                f"width / num_heads is {head_width}; it must be even with positions=rope"
+            )
+        if kind == "sinusoidal" and width % 2:
+            raise ValueError(f"width is {width}; it must be even with positions=sinusoidal")
+        self._rotations = GrowingTable(rotary_table, head_width)
+        self._sinusoids = GrowingTable(sinusoidal_table, width)
+
+    def forward(self, x: Tensor, num_past: int) -> tuple[Tensor, Rotation | None]:
+        """Returns x (B, T, D), positions num_past and on, with or without vectors added."""
+        num_new = x.shape[1]
+        if self.learned is not None:
+            return x + self.learned.rows(num_past, num_new), None
+        if self.kind == "sinusoidal":
+            return x + self._sinusoids.rows(num_past, num_new, x.device).to(x.dtype), None
+        cos, sin = self._rotations.rows(num_past, num_new, x.device).chunk(2, -1)
+        return x, Rotation(cos, sin)

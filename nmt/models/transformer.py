@@ -1,0 +1,184 @@
+"""The Transformer: pre-norm with RMSNorm, SwiGLU, rotary positions and grouped-query attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self, cast
+
+import torch
+from torch import Tensor, nn
+
+from nmt.models.cache import KeyValueCache
+from nmt.models.embedding import TiedEmbedding
+from nmt.models.encoder_decoder import Attention, EncoderDecoder, State
+from nmt.models.memory import pool_into_slots, without_empty_rows
+from nmt.models.options import check_size
+from nmt.models.positions import Positions, Rotation
+from nmt.models.transformer_layers import DecoderLayer, EncoderLayer, LayerOptions, RMSNorm
+
+
+@dataclass(frozen=True)
+class TransformerState(State):
+    """Keys and values of every decoder layer.
+
+    Attributes:
+        past: of the target tokens read so far; None before the first.
+        memory: of the source, (N, K, S, d) each.
+        memory_mask: (N, 1, 1, S) bool, true where there is a token, or None.
+    """
+
+    past: tuple[KeyValueCache | None, ...]
+    memory: tuple[tuple[Tensor, Tensor], ...]
+    memory_mask: Tensor | None
+
+    @property
+    def num_past(self) -> int:
+        """How many target tokens were read."""
+        return self.past[0].length if self.past[0] is not None else 0
+
+    def select(self, rows: Tensor) -> Self:
+        """Repeats or drops sentences (see `State`)."""
+        memory = tuple((k.index_select(0, rows), v.index_select(0, rows)) for k, v in self.memory)
+        mask = None if self.memory_mask is None else self.memory_mask.index_select(0, rows)
+        return replace(self.reorder(rows), memory=memory, memory_mask=mask)
+
+    def reorder(self, rows: Tensor) -> Self:
+        """Permutes rows of the same sentence (see `State`)."""
+        past = tuple(None if cache is None else cache.index_select(rows) for cache in self.past)
+        return replace(self, past=past)
+
+
+class Transformer(EncoderDecoder):
+    """Vaswani et al. 2017, with the layers of today.
+
+    Args:
+        vocab_size: V, of the joint vocabulary.
+        width: D.
+        num_heads: H; D / H is the width of a head.
+        num_kv_heads: K, of self- and cross-attention (Ainslie et al. 2023); divides H.
+        feed_forward: hidden width of the SwiGLU.
+        encoder_layers: number of encoder layers.
+        decoder_layers: number of decoder layers.
+        dropout: on the embeddings and on the output of every sublayer.
+        attention_dropout: on the attention weights.
+        positions: "rope" (in self-attention), "sinusoidal" or "learned" (added to embeddings).
+        max_positions: of "learned"; the others have no limit.
+        memory_slots: how many segments the memory is pooled into before attention; null: all of it.
+
+    Raises:
+        ValueError: An option is out of its range.
+    """
+
+    def __init__(
+        self,
+        *,
+        vocab_size: int,
+        width: int,
+        num_heads: int,
+        num_kv_heads: int,
+        feed_forward: int,
+        encoder_layers: int,
+        decoder_layers: int,
+        dropout: float,
+        attention_dropout: float,
+        positions: str,
+        max_positions: int,
+        memory_slots: int | None,
+    ) -> None:
+        super().__init__()
+        check_size("vocab_size", vocab_size)
+        check_size("encoder_layers", encoder_layers)
+        check_size("decoder_layers", decoder_layers)
+        check_size("max_positions", max_positions)
+        if memory_slots is not None:
+            check_size("memory_slots", memory_slots)
+        options = LayerOptions(
+            width=width,
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+            feed_forward=feed_forward,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+        )
+        self.memory_slots = memory_slots
+        self.embedding = TiedEmbedding(vocab_size, width)
+        self.positions = Positions(
+            positions, width=width, head_width=width // num_heads, max_positions=max_positions
+        )
+        self.dropout = nn.Dropout(dropout)
+        self.encoder_layers = cast(
+            "Sequence[EncoderLayer]",
+            nn.ModuleList(EncoderLayer(options) for _ in range(encoder_layers)),
+        )
+        self.encoder_norm = RMSNorm(width)
+        self.decoder_layers = cast(
+            "Sequence[DecoderLayer]",
+            nn.ModuleList(DecoderLayer(options) for _ in range(decoder_layers)),
+        )
+        self.decoder_norm = RMSNorm(width)
+
+    def start(self, source: Tensor, source_mask: Tensor | None) -> TransformerState:
+        """Reads the source once (see `EncoderDecoder`)."""
+        mask = without_empty_rows(source_mask)
+        x, rotation = self._embed(source, 0)
+        for layer in self.encoder_layers:
+            x = layer(x, rotation, _over_keys(mask))
+        return self._remember(self.encoder_norm(x), mask)
+
+    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+        """Reads one or more target tokens (see `EncoderDecoder`)."""
+        x, rotation = self._embed(tokens, state.num_past)
+        caches = []
+        for layer, past, memory in zip(self.decoder_layers, state.past, state.memory, strict=True):
+            x, cache = layer(x, rotation, past, memory, state.memory_mask)
+            caches.append(cache)
+        logits = self.embedding.logits(self.decoder_norm(x))
+        return logits, replace(state, past=tuple(caches))
+
+    def attention(self, source: Tensor, source_mask: Tensor | None, target_in: Tensor) -> Attention:
+        """Returns the weights of all layers and heads (see `EncoderDecoder`).
+
+        They are computed by a softmax written out; with `memory_slots`, S is the number of slots
+        in `cross`.
+        """
+        mask = without_empty_rows(source_mask)
+        encoder_self, decoder_self, cross = [], [], []
+        x, rotation = self._embed(source, 0)
+        for layer in self.encoder_layers:
+            encoder_self.append(layer.weights(x, rotation, _over_keys(mask)))
+            x = layer(x, rotation, _over_keys(mask))
+        state = self._remember(self.encoder_norm(x), mask)
+        x, rotation = self._embed(target_in, 0)
+        for decoder_layer, memory in zip(self.decoder_layers, state.memory, strict=True):
+            own, of_source = decoder_layer.weights(x, rotation, memory, state.memory_mask)
+            decoder_self.append(own)
+            cross.append(of_source)
+            x, _ = decoder_layer(x, rotation, None, memory, state.memory_mask)
+        return Attention(
+            cross=torch.stack(cross, 1),
+            encoder_self=torch.stack(encoder_self, 1),
+            decoder_self=torch.stack(decoder_self, 1),
+        )
+
+    def _embed(self, tokens: Tensor, num_past: int) -> tuple[Tensor, Rotation | None]:
+        x, rotation = self.positions(self.embedding(tokens), num_past)
+        return self.dropout(x), rotation
+
+    def _remember(self, memory: Tensor, mask: Tensor | None) -> TransformerState:
+        """Projects the encoder's output (B, S, D) to the keys and values of all layers."""
+        if mask is not None:  # 0 x NaN is NaN: a weight of 0 alone does not keep fillers out
+            memory = memory.masked_fill(~mask.unsqueeze(-1), 0.0)
+        if self.memory_slots is not None:
+            memory, mask = pool_into_slots(memory, mask, num_slots=self.memory_slots)
+        return TransformerState(
+            past=(None,) * len(self.decoder_layers),
+            memory=tuple(
+                layer.cross_attention.project_memory(memory) for layer in self.decoder_layers
+            ),
+            memory_mask=_over_keys(mask),
+        )
+
+
+def _over_keys(mask: Tensor | None) -> Tensor | None:
+    return None if mask is None else mask[:, None, None]
