@@ -1,0 +1,64 @@
+"""A folder of finished results: each is made once, by one process, and is there whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from filelock import FileLock
+
+
+def cached(cache_dir: Path, name: str, make: Callable[[Path], None]) -> Path:
+    """Returns the folder `cache_dir/name`, which `make` fills if it is not there yet.
+
+    Safe with several processes: one makes it, under a temporary name, the others wait.
+
+    Raises:
+        ValueError: The cache folder cannot be written.
+    """
+    final = cache_dir / name
+    if final.is_dir():
+        return final
+    try:
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        with FileLock(cache_dir / f"{name}.lock"):
+            if not final.is_dir():
+                _make(final, make)
+    except OSError as error:
+        raise ValueError(
+            f"data.cache_dir {cache_dir} cannot be written ({error}); set it to another folder."
+        ) from error
+    return final
+
+
+def _make(final: Path, make: Callable[[Path], None]) -> None:
+    temporary = Path(tempfile.mkdtemp(prefix=f"{final.name}.", dir=final.parent))
+    try:
+        make(temporary)
+        os.replace(temporary, final)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def key_of(*parts: Any) -> str:
+    """Returns a short name for anything that can be written as JSON."""
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()[:16]
+
+
+def content_key(dataset: Dataset) -> str:
+    """Returns a digest of the texts in the columns source and target, wherever they lie."""
+    digest = hashlib.sha256()
+    for rows in dataset.select_columns(["source", "target"]).iter(batch_size=10_000):
+        for side in ("source", "target"):
+            digest.update("\n\0".join(rows[side]).encode("utf-8", errors="surrogatepass"))
+            digest.update(b"\0\n\0")
+    return digest.hexdigest()[:16]

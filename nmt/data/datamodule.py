@@ -1,0 +1,236 @@
+"""The data of a run, for Lightning: prepares a corpus once, then serves batches of piece ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from datasets import Dataset
+from torch.utils.data import DataLoader
+
+from nmt.data.batch import Batch
+from nmt.data.cleaning import CleaningReport, CleaningRules
+from nmt.data.corpus import CorpusOptions, Splits, load_corpus
+from nmt.data.length_unit import check_unit, count_units, default_unit
+from nmt.data.loader import TrainLoader
+from nmt.data.preparation import CleanedText, TokenizerOptions, clean_text, get_tokenizer, tokenise
+from nmt.data.sampler import TokenBatchSampler
+from nmt.data.tokenised import TokenisedDataset
+from nmt.tokenizer import Tokenizer
+
+
+class TranslationDataModule(pl.LightningDataModule):
+    """Parallel text of one direction as loaders of `Batch`.
+
+    Attributes:
+        corpus: What is loaded, and in which direction.
+        length_unit: What source lengths are counted in, `word` or `character`.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        source_lang: str,
+        target_lang: str,
+        cleaning: Mapping[str, Any],
+        tokenizer: Mapping[str, Any],
+        token_budget: int,
+        eval_token_budget: int,
+        num_workers: int,
+        cache_dir: str,
+        seed: int,
+        hub: Mapping[str, Any] | None = None,
+        directory: str | None = None,
+        directory_splits: Mapping[str, str] | None = None,
+        train: Sequence[str] | str | None = None,
+        valid: Sequence[str] | str | None = None,
+        test: Sequence[str] | str | None = None,
+        grammar: Mapping[str, Any] | None = None,
+        columns: Mapping[str, str | int] | None = None,
+        expected_sizes: Mapping[str, int] | None = None,
+        lowercase: bool = False,
+        length_unit: str | None = None,
+    ) -> None:
+        """Checks the options; reads nothing yet. `conf/data/default.yaml` explains each of them.
+
+        Args:
+            name: See `CorpusOptions`, also for the origin and the languages.
+            source_lang: As above.
+            target_lang: As above.
+            cleaning: Rules for training pairs, see `CleaningRules`.
+            tokenizer: See `TokenizerOptions`.
+            token_budget: Largest rows x max(S, T) of a training batch, in tokens.
+            eval_token_budget: The same in evaluation.
+            num_workers: Processes that make batches ahead; 0 makes them in this one.
+            cache_dir: Folder for everything that is made once.
+            seed: Makes the order of the batches, together with the epoch.
+            hub: See `CorpusOptions`.
+            directory: As above.
+            directory_splits: As above.
+            train: As above.
+            valid: As above.
+            test: As above.
+            grammar: As above.
+            columns: As above.
+            expected_sizes: As above.
+            lowercase: As above.
+            length_unit: What source lengths are counted in; None follows the source language.
+
+        Raises:
+            ValueError: An option is impossible.
+        """
+        super().__init__()
+        self.corpus = CorpusOptions(
+            name=name,
+            source_lang=source_lang,
+            target_lang=target_lang,
+            hub=hub,
+            directory=directory,
+            train=train,
+            valid=valid,
+            test=test,
+            grammar=grammar,
+            columns=columns or {},
+            expected_sizes=expected_sizes or {},
+            lowercase=lowercase,
+            **({"directory_splits": directory_splits} if directory_splits else {}),
+        )
+        for key, value in (
+            ("token_budget", token_budget),
+            ("eval_token_budget", eval_token_budget),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"data.{key} is {value!r}; set it to a positive integer (tokens).")
+        if not isinstance(num_workers, int) or num_workers < 0:
+            raise ValueError(f"data.num_workers is {num_workers!r}; set it to 0 or more.")
+        self._rules = CleaningRules.from_mapping(cleaning)
+        self._tokenizer_options = TokenizerOptions.from_mapping(tokenizer)
+        self._token_budget, self._eval_token_budget = token_budget, eval_token_budget
+        self._num_workers = num_workers
+        self._cache_dir = Path(cache_dir)
+        self._seed = seed
+        self.length_unit = check_unit(length_unit) if length_unit else default_unit(source_lang)
+        self._tokenised: dict[str, TokenisedDataset] = {}
+
+    # What is made: each once, when first asked for.
+
+    @cached_property
+    def _raw(self) -> Splits:
+        return load_corpus(self.corpus, cache_dir=self._cache_dir)
+
+    @cached_property
+    def _cleaned(self) -> CleanedText:
+        return clean_text(
+            self._raw["train"],
+            self._rules,
+            source_unit=self.length_unit,
+            target_unit=default_unit(self.corpus.target_lang),
+            cache_dir=self._cache_dir,
+        )
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The joint tokenizer of both languages."""
+        return get_tokenizer(self._tokenizer_options, self._cleaned, cache_dir=self._cache_dir)
+
+    def prepare_data(self) -> None:
+        """Loads, cleans, trains the tokenizer and encodes; what is there already is only mapped."""
+        for name in self._raw:
+            self._pairs(name)
+
+    def setup(self, stage: str | None = None) -> None:
+        """Maps what `prepare_data` made, in every process."""
+        self.prepare_data()
+
+    def _pairs(self, name: str) -> TokenisedDataset:
+        if name not in self._tokenised:
+            self._tokenised[name] = tokenise(
+                self.split(name), self.tokenizer, cache_dir=self._cache_dir
+            )
+        return self._tokenised[name]
+
+    # What there is to know about the text.
+
+    def split(self, name: str) -> Dataset:
+        """Returns the raw text of a split (columns source, target, ...); row k is index k.
+
+        Training text is what cleaning left of it; all others are whole.
+
+        Raises:
+            ValueError: There is no such split.
+        """
+        if name not in self._raw:
+            raise ValueError(
+                f"The corpus {self.corpus.name} has no split {name!r}; "
+                f"choose one of {', '.join(self._raw)}."
+            )
+        return self._cleaned.dataset if name == "train" else self._raw[name]
+
+    @property
+    def test_splits(self) -> list[str]:
+        """Names of the test sets; the first is the one whose scores are the headline."""
+        return [name for name in self._raw if name not in ("train", "valid")]
+
+    @property
+    def cleaning_report(self) -> CleaningReport:
+        """What was removed from the training pairs."""
+        return self._cleaned.report
+
+    def source_units(self, name: str) -> list[int]:
+        """Returns the length of every source of a split, in `length_unit`."""
+        return [count_units(text, self.length_unit) for text in self.split(name)["source"]]
+
+    @cached_property
+    def longest_train_source_words(self) -> int:
+        """The longest training source, in `length_unit`."""
+        return max(self.source_units("train"))
+
+    # Loaders.
+
+    def train_dataloader(self) -> TrainLoader:
+        """Returns the batches of this rank, which resume within an epoch."""
+        pairs = self._pairs("train")
+        sampler = TokenBatchSampler(
+            pairs.source_lengths,
+            pairs.target_lengths,
+            token_budget=self._token_budget,
+            seed=self._seed,
+        )
+        return TrainLoader(
+            pairs,
+            sampler,
+            num_workers=self._num_workers,
+            pin_memory=torch.cuda.is_available(),
+            persistent_workers=True,
+        )
+
+    def eval_loader(self, name: str) -> DataLoader[Batch]:
+        """Returns every pair of a split once, longest first; ranks get uneven shares."""
+        pairs = self._pairs(name)
+        sampler = TokenBatchSampler(
+            pairs.source_lengths,
+            pairs.target_lengths,
+            token_budget=self._eval_token_budget,
+            shuffle=False,
+        )
+        return DataLoader(
+            pairs,  # type: ignore[arg-type]
+            sampler=sampler,
+            batch_size=None,
+            num_workers=self._num_workers,
+            pin_memory=torch.cuda.is_available(),
+            generator=torch.Generator().manual_seed(self._seed),
+        )
+
+    def val_dataloader(self) -> DataLoader[Batch]:
+        """Returns the validation pairs."""
+        return self.eval_loader("valid")
+
+    def test_dataloader(self) -> list[DataLoader[Batch]]:
+        """Returns a loader for each of `test_splits`, in that order."""
+        return [self.eval_loader(name) for name in self.test_splits]

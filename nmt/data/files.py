@@ -1,0 +1,226 @@
+"""Reads parallel text from local files: two line files, or one TSV, JSONL or parquet file.
+
+One meaning of "a line" everywhere: only LF or CRLF ends it. U+2028, U+0085, a lone CR, 0x0B and
+0x1C are characters like any other.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+
+_TABLE_SUFFIXES = (".tsv", ".jsonl", ".parquet")
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Languages:
+    """The direction, and the columns the two sides have in tables.
+
+    Attributes:
+        source: Code of the source language, such as `en`.
+        target: Code of the target language.
+        columns: Language code to column name (for TSV: to column number from 0); languages that
+            are not in it have columns of their own name.
+    """
+
+    source: str
+    target: str
+    columns: Mapping[str, str | int]
+
+    def column(self, language: str) -> str | int:
+        """Returns the column of a language."""
+        return self.columns.get(language, language)
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """Both sides of a corpus; line k of one is the translation of line k of the other."""
+
+    source: list[str]
+    target: list[str]
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """Returns the lines of a UTF-8 file, decompressed if its name ends in `.gz`.
+
+    A byte order mark is removed, and a final line without a line end is a line.
+
+    Raises:
+        ValueError: No such file, damaged gzip, or invalid UTF-8 (naming file and line).
+    """
+    lines = _read_bytes(Path(path)).removeprefix(_BOM).split(b"\n")
+    ended = lines[:-1]
+    rest = lines[-1:] if lines[-1] else []
+    lines = [line.removesuffix(b"\r") for line in ended] + rest
+    try:
+        return [line.decode("utf-8") for line in lines]
+    except UnicodeDecodeError:
+        number = next(k for k, line in enumerate(lines, 1) if not _is_utf8(line))
+        raise ValueError(
+            f"{path}, line {number} is not valid UTF-8; convert the file to UTF-8 first."
+        ) from None
+
+
+def read_parallel(files: Sequence[str | Path], languages: Languages) -> ParallelText:
+    """Reads two line files or one table.
+
+    Two files whose names end in the two language codes (`a.de.gz`, `a.en.gz`) are told apart by
+    these; otherwise the first is the source.
+
+    Raises:
+        ValueError: Unequal numbers of lines, or a file that does not hold the two sides.
+    """
+    paths = [Path(file) for file in files]
+    if len(paths) == 2:
+        if [language_of(path) for path in paths] == [languages.target, languages.source]:
+            paths.reverse()
+        return _equal_length(paths, [read_lines(path) for path in paths])
+    if len(paths) != 1 or table_suffix(paths[0]) not in _TABLE_SUFFIXES:
+        raise ValueError(
+            f"{[str(path) for path in paths]} is no parallel corpus; give two line files "
+            f"[source, target] or one file that ends in {', '.join(_TABLE_SUFFIXES)}."
+        )
+    readers = {".tsv": _read_tsv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}
+    return readers[table_suffix(paths[0])](paths[0], languages)
+
+
+def find_split(directory: Path, stem: str, languages: Languages) -> list[Path] | None:
+    """Returns the files of a split, `STEM.en` and `STEM.de` or `STEM.jsonl` and the like, or None.
+
+    Raises:
+        ValueError: One of the two sides is missing.
+    """
+    sides = [_plain_or_gzip(directory / f"{stem}.{code}") for code in _codes(languages)]
+    present = [side for side in sides if side is not None]
+    if len(present) == 2:
+        return present
+    if present:
+        missing = next(code for code, side in zip(_codes(languages), sides) if side is None)  # noqa: B905
+        raise ValueError(f"{present[0]} is there, but {stem}.{missing}[.gz] beside it is not.")
+    for suffix in _TABLE_SUFFIXES:
+        if table := _plain_or_gzip(directory / f"{stem}{suffix}"):
+            return [table]
+    return None
+
+
+def language_of(path: Path) -> str:
+    """Returns the last part of a file name without `.gz`: `de` for `train.de.gz`."""
+    return path.name.removesuffix(".gz").rpartition(".")[2]
+
+
+def table_suffix(path: Path) -> str:
+    """Returns the suffix of a file name without `.gz`: `.tsv` for `pairs.tsv.gz`."""
+    return "." + language_of(path)
+
+
+def text_of(row: Mapping[str, Any], language: str, languages: Languages, *, where: str) -> str:
+    """Returns one side of a row of either shape: `{en, de}` or `{translation: {en, de}}`.
+
+    A missing value (null) is an empty text.
+
+    Raises:
+        ValueError: No such column; the message lists those found.
+    """
+    column = languages.column(language)
+    for shape in (row, row.get("translation")):
+        if isinstance(shape, Mapping) and column in shape:
+            return str(shape[column]) if shape[column] is not None else ""
+    raise ValueError(missing_column(column, list(row), where=where))
+
+
+def missing_column(column: str | int, found: Sequence[str], *, where: str) -> str:
+    """Returns the message for a table without the wanted column."""
+    return (
+        f"{where} has no column {column!r} and no translation with it, but {', '.join(found)}; "
+        "set data.source_lang and data.target_lang, or name the columns, for example "
+        f"data.columns={{{column}: {found[0] if found else 'name'}}}."
+    )
+
+
+def _codes(languages: Languages) -> tuple[str, str]:
+    return languages.source, languages.target
+
+
+def _plain_or_gzip(path: Path) -> Path | None:
+    return next((p for p in (path, Path(f"{path}.gz")) if p.is_file()), None)
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+        return gzip.decompress(data) if path.suffix == ".gz" else data
+    except FileNotFoundError:
+        raise ValueError(
+            f"There is no file {path} (relative paths start at {Path.cwd()}); check the path."
+        ) from None
+    except (zlib.error, EOFError, OSError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); get the file again.") from error
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _equal_length(paths: Sequence[Path], sides: Sequence[list[str]]) -> ParallelText:
+    source, target = sides
+    if len(source) != len(target):
+        raise ValueError(
+            f"{paths[0]} has {len(source)} lines but {paths[1]} has {len(target)}; parallel files "
+            "need one translation per line."
+        )
+    return ParallelText(source, target)
+
+
+def _read_tsv(path: Path, languages: Languages) -> ParallelText:
+    """Reads `source TAB target` lines; there is no quoting and no header."""
+    columns = dict(zip(_codes(languages), (0, 1), strict=True)) | dict(languages.columns)
+    sides: tuple[list[str], list[str]] = ([], [])
+    for number, line in enumerate(read_lines(path), 1):
+        fields = line.split("\t")
+        for side, code in zip(sides, _codes(languages), strict=True):
+            column = columns[code]
+            if len(fields) < 2 or not isinstance(column, int) or not 0 <= column < len(fields):
+                raise ValueError(
+                    f"{path}, line {number} has {len(fields)} tab-separated fields and no field "
+                    f"{column!r} for {code}; a row is source, TAB, target, or set data.columns."
+                )
+            side.append(fields[column])
+    return ParallelText(*sides)
+
+
+def _read_jsonl(path: Path, languages: Languages) -> ParallelText:
+    sides: tuple[list[str], list[str]] = ([], [])
+    for number, line in enumerate(read_lines(path), 1):
+        where = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{where} is not JSON ({error}); give one object a line.") from None
+        if not isinstance(row, dict):
+            raise ValueError(f"{where} is not a JSON object; give one object a line.")
+        for side, code in zip(sides, _codes(languages), strict=True):
+            side.append(text_of(row, code, languages, where=where))
+    return ParallelText(*sides)
+
+
+def _read_parquet(path: Path, languages: Languages) -> ParallelText:
+    if not path.is_file():
+        raise ValueError(f"There is no file {path}; check the path.")
+    rows = pyarrow.parquet.read_table(path).to_pylist()
+    sides = [
+        [text_of(row, code, languages, where=str(path)) for row in rows]
+        for code in _codes(languages)
+    ]
+    return ParallelText(*sides)

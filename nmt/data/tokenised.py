@@ -1,0 +1,83 @@
+"""Parallel text as piece ids: written once to an Arrow file, then memory-mapped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow
+import pyarrow.compute
+from datasets import Dataset
+
+from nmt.data.batch import Batch, collate
+from nmt.tokenizer import Tokenizer
+
+_ROWS_PER_CHUNK = 16_384
+_SCHEMA = pyarrow.schema(
+    {"source_ids": pyarrow.list_(pyarrow.int32()), "target_ids": pyarrow.list_(pyarrow.int32())}
+)
+
+
+def write_tokenised(dataset: Dataset, tokenizer: Tokenizer, path: Path) -> None:
+    """Encodes the columns source and target into an Arrow file, ids without special tokens."""
+    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_file(file, _SCHEMA) as writer:
+        for start in range(0, len(dataset), _ROWS_PER_CHUNK):
+            rows = dataset[start : start + _ROWS_PER_CHUNK]
+            columns = [
+                pyarrow.array(
+                    tokenizer.encode_batch(rows[side]), type=pyarrow.list_(pyarrow.int32())
+                )
+                for side in ("source", "target")
+            ]
+            writer.write_batch(pyarrow.record_batch(columns, schema=_SCHEMA))
+
+
+class TokenisedDataset:
+    """The pairs of one split; indexed with a list of row numbers, it gives a `Batch`.
+
+    Picklable by its path: each process maps the file itself.
+
+    Attributes:
+        source_lengths: (pairs,) tokens of each source, EOS counted.
+        target_lengths: (pairs,) tokens of each target, EOS counted.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Maps a file that `write_tokenised` wrote; nothing is read yet but the lengths."""
+        self.path = path
+        table = pyarrow.ipc.open_file(pyarrow.memory_map(str(path))).read_all()
+        self._source, self._target = table["source_ids"], table["target_ids"]
+        self.source_lengths = _lengths(self._source)
+        self.target_lengths = _lengths(self._target)
+
+    def __reduce__(self) -> tuple[type[TokenisedDataset], tuple[Path]]:
+        return TokenisedDataset, (self.path,)
+
+    def __len__(self) -> int:
+        return len(self.source_lengths)
+
+    def __getitem__(self, indices: Sequence[int]) -> Batch:
+        """Returns these pairs as a batch; `Batch.index` holds their row numbers."""
+        return collate(
+            [
+                {
+                    "index": index,
+                    "source_ids": _row(self._source, index),
+                    "target_ids": _row(self._target, index),
+                }
+                for index in map(int, indices)
+            ]
+        )
+
+
+def _row(column: pyarrow.ChunkedArray, index: int) -> list[int]:
+    chunk, row = divmod(index, _ROWS_PER_CHUNK)
+    ids: list[int] = column.chunk(chunk)[row].values.to_numpy().tolist()
+    return ids
+
+
+def _lengths(column: pyarrow.ChunkedArray) -> npt.NDArray[np.int64]:
+    counts = pyarrow.compute.list_value_length(column).to_numpy()
+    return counts.astype(np.int64) + 1  # EOS

@@ -1,0 +1,248 @@
+"""The joint SentencePiece vocabulary: text to piece ids and back.
+
+Text of the model is white-space words with single spaces between them: `encode` and `decode` both
+say so, hence a piece never spans two words, a word boundary is always the mark `▁`, and decoded
+text has no line break. References are never passed through here.
+
+Kudo, Richardson (2018), "SentencePiece" and Kudo (2018), "Subword Regularization" (unigram).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import sentencepiece
+
+from nmt.special_tokens import BOS, EOS, PAD, UNK
+
+logger = logging.getLogger(__name__)
+
+MODEL_TYPES = ("unigram", "bpe")
+MAX_LINE_BYTES = 65_536
+_WORD_MARK = "▁"
+_RESERVED = "▅"  # SentencePiece marks unknown characters with it while training: line is skipped
+_REPLACE = str.maketrans({_WORD_MARK: "_", "\0": "\N{REPLACEMENT CHARACTER}"})
+_NEVER_IN_A_LINE = (0x00, 0x0A, 0x0D)
+# The result depends on the number of threads (sums of floats), so it is the same everywhere.
+_TRAINING_THREADS = 8
+
+
+def normalise(text: str) -> str:
+    """Returns the text the model sees: words joined by single spaces, otherwise unchanged.
+
+    U+2581, which marks word boundaries, becomes `_`; NUL and lone surrogates become U+FFFD or `?`.
+    """
+    text = " ".join(text.split()).translate(_REPLACE)
+    return text.encode("utf-8", errors="replace").decode("utf-8")
+
+
+def train_tokenizer(
+    lines: Iterable[str],
+    *,
+    vocab_size: int,
+    model_type: str = "unigram",
+    character_coverage: float = 1.0,
+) -> bytes:
+    """Learns a SentencePiece model with byte fallback; same lines, same bytes.
+
+    The size is a soft limit: small data yield fewer pieces than asked for, and the log says so.
+
+    Args:
+        lines: Training text of both languages, one sentence each.
+        vocab_size: Pieces wanted, the 4 special and 256 byte pieces included.
+        model_type: `unigram` or `bpe`.
+        character_coverage: Share of the characters in the text that get a piece of their own.
+
+    Returns:
+        The serialised model, for `Tokenizer`.
+
+    Raises:
+        ValueError: An impossible option, or no usable text.
+    """
+    _check_training_options(vocab_size, model_type, character_coverage)
+    counts = {"used": 0, "skipped": 0}
+    buffer = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_usable_lines(lines, counts),
+            model_writer=buffer,
+            vocab_size=vocab_size,
+            model_type=model_type,
+            character_coverage=character_coverage,
+            hard_vocab_limit=False,
+            byte_fallback=True,
+            normalization_rule_name="identity",
+            max_sentence_length=MAX_LINE_BYTES,
+            num_threads=_TRAINING_THREADS,
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise ValueError(_training_failure(str(error), vocab_size, counts)) from error
+    _report_training(buffer.getvalue(), vocab_size, counts)
+    return buffer.getvalue()
+
+
+def _check_training_options(vocab_size: int, model_type: str, character_coverage: float) -> None:
+    if model_type not in MODEL_TYPES:
+        raise ValueError(
+            f"tokenizer.model_type is {model_type!r}; set it to {' or '.join(MODEL_TYPES)}."
+        )
+    if not isinstance(vocab_size, int) or vocab_size < 1:
+        raise ValueError(f"tokenizer.vocab_size is {vocab_size!r}; set it to a positive integer.")
+    if not 0.9 <= character_coverage <= 1.0:
+        raise ValueError(
+            f"tokenizer.character_coverage is {character_coverage}; set it between 0.9 and 1."
+        )
+
+
+def _usable_lines(lines: Iterable[str], counts: dict[str, int]) -> Iterator[str]:
+    for line in lines:
+        text = normalise(line)
+        if not text:
+            continue
+        if _RESERVED in text or len(text.encode("utf-8")) > MAX_LINE_BYTES:
+            counts["skipped"] += 1
+            continue
+        counts["used"] += 1
+        yield text
+
+
+def _training_failure(message: str, vocab_size: int, counts: dict[str, int]) -> str:
+    if not counts["used"]:
+        return (
+            f"The tokenizer has no text to learn from: {counts['skipped']} lines were skipped "
+            f"(longer than {MAX_LINE_BYTES} bytes, or with the reserved character U+2585) and the "
+            "others are blank; check the training data."
+        )
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"tokenizer.vocab_size is {vocab_size}, but the special pieces and the characters of "
+            f"the training text alone need {found[1]}; set data.tokenizer.vocab_size={found[1]} "
+            "or more, or lower data.tokenizer.character_coverage."
+        )
+    return f"SentencePiece could not train with vocab_size={vocab_size}: {message}"
+
+
+def _report_training(model: bytes, vocab_size: int, counts: dict[str, int]) -> None:
+    actual = sentencepiece.SentencePieceProcessor(model_proto=model).get_piece_size()
+    if counts["skipped"]:
+        logger.warning(
+            "The tokenizer was trained without %d of %d lines (longer than %d bytes, or with the "
+            "reserved character U+2585).",
+            counts["skipped"],
+            counts["skipped"] + counts["used"],
+            MAX_LINE_BYTES,
+        )
+    note = "" if actual == vocab_size else f" ({vocab_size} asked for: the text yields no more)"
+    logger.info("Trained a tokenizer of %d pieces on %d lines%s.", actual, counts["used"], note)
+
+
+class Tokenizer:
+    """A trained SentencePiece model; picklable, and a function of its bytes alone.
+
+    Attributes:
+        model: The serialised model.
+        vocab_size: Number of pieces V, ids 0 ... V - 1.
+        sha256: Hexadecimal digest of `model`.
+        forbidden_ids: Ids that a search must never emit: PAD, UNK, BOS and the byte pieces of
+            LF, CR and NUL.
+    """
+
+    def __init__(self, model: bytes) -> None:
+        """Loads the model.
+
+        Raises:
+            ValueError: The bytes are no SentencePiece model, or its special ids are not those of
+                `nmt.special_tokens`.
+        """
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise ValueError(
+                "The tokenizer is not a SentencePiece model; give the .model file that "
+                "SentencePiece wrote."
+            ) from error
+        _check_special_ids(self._processor)
+        self.model = model
+        self.vocab_size: int = self._processor.get_piece_size()
+        self.sha256 = hashlib.sha256(model).hexdigest()
+        self.forbidden_ids = (PAD, UNK, BOS, *_byte_ids(self._processor, _NEVER_IN_A_LINE))
+
+    def __reduce__(self) -> tuple[type[Tokenizer], tuple[bytes]]:
+        return Tokenizer, (self.model,)
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the piece ids of a text without special ids; never fails, never samples."""
+        ids: list[int] = self._processor.encode(normalise(text))
+        return ids
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns `encode` of every text, faster."""
+        ids: list[list[int]] = self._processor.encode([normalise(text) for text in texts])
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of the ids up to EOS; PAD, BOS and ids outside 0 ... V - 1 are dropped.
+
+        The text is words with single spaces: no line break, whatever the ids.
+        """
+        text: str = self._processor.decode(self._without_specials(ids))
+        return " ".join(text.replace("\0", "").split())
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Returns the piece of every id, special ids included."""
+        return [self._processor.id_to_piece(int(token)) for token in ids]
+
+    def piece_words(self, ids: Sequence[int]) -> list[int]:
+        """Returns for every id the index of its white-space word; -1 for PAD, BOS and EOS."""
+        words: list[int] = []
+        word, at_boundary = -1, True
+        for token, piece in zip(ids, self.pieces(ids), strict=True):
+            if token in (PAD, BOS, EOS):
+                words.append(-1)
+                continue
+            at_boundary = at_boundary or piece.startswith(_WORD_MARK)
+            if at_boundary and piece != _WORD_MARK:
+                word, at_boundary = word + 1, False
+            words.append(word + 1 if at_boundary else word)
+        return [min(index, max(word, 0)) for index in words]
+
+    def _without_specials(self, ids: Sequence[int]) -> list[int]:
+        kept: list[int] = []
+        for token in map(int, ids):
+            if token == EOS:
+                break
+            if token not in (PAD, BOS) and 0 <= token < self.vocab_size:
+                kept.append(token)
+        return kept
+
+
+def _check_special_ids(processor: sentencepiece.SentencePieceProcessor) -> None:
+    found = {
+        "pad": (processor.pad_id(), PAD),
+        "unk": (processor.unk_id(), UNK),
+        "bos": (processor.bos_id(), BOS),
+        "eos": (processor.eos_id(), EOS),
+    }
+    wrong = [f"{name}={has} (not {want})" for name, (has, want) in found.items() if has != want]
+    if wrong:
+        raise ValueError(
+            f"The tokenizer has the special ids {', '.join(wrong)}, where -1 means none; train it "
+            f"with pad_id={PAD}, unk_id={UNK}, bos_id={BOS}, eos_id={EOS}, or leave "
+            "data.tokenizer.path empty to have one trained."
+        )
+
+
+def _byte_ids(
+    processor: sentencepiece.SentencePieceProcessor, values: Iterable[int]
+) -> tuple[int, ...]:
+    ids = (processor.piece_to_id(f"<0x{value:02X}>") for value in values)
+    return tuple(token for token in ids if token != UNK)
