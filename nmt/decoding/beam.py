@@ -1,0 +1,220 @@
+"""Beam search: the most probable hypotheses of every length, for all sentences at once.
+
+Each step extends the live hypotheses of a sentence by one token and keeps the `beam_size` most
+probable results. They all have the same length, so the length penalty has no part in what is
+kept. Those that end in EOS are frozen in the sentence's `BestList`, ranked by score; the others
+live on. With `beam_size` 1 this is greedy search, whatever the penalty.
+
+A sentence is done when no live hypothesis can enter its list any more. A log-probability only
+falls, so a hypothesis scores at most what it has now, at the length that favours it most: the
+longest possible where the penalty is not negative, the next one where it is. Stopping then never
+changes the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmt.decoding.best_list import BestList, take
+from nmt.decoding.hypothesis import (
+    Hypothesis,
+    check_at_least,
+    check_finite,
+    check_limits,
+    length_limits,
+    never_emitted,
+    next_log_probs,
+    penalised,
+    sentences_to_keep,
+)
+from nmt.models.encoder_decoder import EncoderDecoder
+from nmt.special_tokens import BOS, EOS
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeamSearch:
+    """Returns the hypotheses with the best scores among the most probable of every length.
+
+    Definitions of length, limit and score: `nmt.decoding.hypothesis`.
+
+    Attributes:
+        beam_size: Hypotheses kept at every step.
+        length_penalty: Exponent of the length that log-probabilities are divided by.
+        num_hypotheses: How many to return, at most `beam_size`; fewer come back only where
+            there are no more.
+        max_length: Most tokens of a hypothesis, EOS not counted.
+        max_length_ratio: Target tokens allowed for each source token (plus 10).
+        min_length: EOS is not chosen before this many tokens.
+
+    Raises:
+        ValueError: A value is out of its range.
+    """
+
+    beam_size: int = 5
+    length_penalty: float = 1.0
+    num_hypotheses: int = 1
+    max_length: int = 256
+    max_length_ratio: float = 2.0
+    min_length: int = 0
+
+    def __post_init__(self) -> None:
+        check_at_least("beam_size", self.beam_size, 1)
+        check_finite("length_penalty", self.length_penalty)
+        check_at_least("num_hypotheses", self.num_hypotheses, 1)
+        if self.num_hypotheses > self.beam_size:
+            raise ValueError(
+                f"num_hypotheses is {self.num_hypotheses}, but beam_size is {self.beam_size}: "
+                "ask for fewer hypotheses or a larger beam."
+            )
+        check_limits(self)
+
+    @torch.inference_mode()
+    def __call__(
+        self,
+        model: EncoderDecoder,
+        source: Tensor,
+        source_mask: Tensor | None,
+        *,
+        forbidden_ids: Sequence[int] = (),
+    ) -> list[list[Hypothesis]]:
+        """Translates a batch; see `nmt.decoding.hypothesis.Search`."""
+        if not len(source):
+            return []
+        device = source.device
+        never = never_emitted(forbidden_ids, and_eos=False, device=device)
+        not_yet = never_emitted(forbidden_ids, and_eos=True, device=device)
+        finished = BestList(len(source), self.num_hypotheses, device)
+        cut = BestList(len(source), self.num_hypotheses, device)
+        beam = _first_beam(length_limits(self, source, source_mask))
+        state = model.start(source, source_mask)
+        while True:
+            logits, state = model.step(beam.prefixes[..., -1].reshape(-1, 1), state)
+            token_log_probs = next_log_probs(
+                logits, not_yet if beam.length < self.min_length else never
+            )
+            longer, parents = _best_extensions(beam, token_log_probs, self.beam_size)
+            longer = self._freeze(beam, longer, parents, finished, cut)
+            done = self._attainable(longer) <= finished.scores[longer.sentences, -1]
+            keep = sentences_to_keep(done)
+            if keep is not None and not len(keep):
+                break
+            state = _follow(state, beam, parents, keep)
+            beam = longer.without(done.unsqueeze(-1)).select(keep)
+        return [
+            (ended + unended)[: self.num_hypotheses]
+            for ended, unended in zip(finished.hypotheses(), cut.hypotheses(), strict=True)
+        ]
+
+    def _freeze(
+        self, beam: _Beam, longer: _Beam, parents: Tensor, finished: BestList, cut: BestList
+    ) -> _Beam:
+        """Lists what ends with this step; returns `longer` with the live hypotheses only.
+
+        Args:
+            beam: The live hypotheses before the step.
+            longer: Their best extensions.
+            parents: (B, beam') the place in `beam` of each extension's parent.
+            finished: Takes those that end in EOS.
+            cut: Takes those of `beam` at their limit whose best extension is not EOS.
+        """
+        ended = longer.prefixes[..., -1] == EOS
+        self._list(finished, longer, ended)
+        at_limit = (beam.limits == beam.length).unsqueeze(-1)
+        if at_limit.any():
+            possible = (ended & longer.log_probs.isfinite()).float()
+            num_ended = torch.zeros_like(beam.log_probs).scatter_add(1, parents, possible)
+            self._list(cut, beam, at_limit & (num_ended == 0))
+        return longer.without(ended | at_limit)
+
+    def _list(self, best: BestList, beam: _Beam, which: Tensor) -> None:
+        scores = penalised(beam.log_probs, beam.length, self.length_penalty)
+        scores = scores.masked_fill(~which, -math.inf)
+        best.add(beam.sentences, beam.prefixes, beam.log_probs, scores)
+
+    def _attainable(self, beam: _Beam) -> Tensor:
+        """Returns a bound on the scores of all that can become of a beam: (B,)."""
+        most, least = beam.limits + 1, beam.length + 1  # tokens to come to, EOS counted
+        length = most if self.length_penalty >= 0 else least
+        return penalised(beam.log_probs.amax(-1), length, self.length_penalty)
+
+
+@dataclass(frozen=True)
+class _Beam:
+    """Hypotheses of one length.
+
+    Attributes:
+        sentences: (B,) int64, which sentences these are.
+        limits: (B,) int64, tokens that they may have, EOS aside.
+        prefixes: (B, beam, 1 + length) int64, BOS and the tokens.
+        log_probs: (B, beam) float32, -inf where there is no live hypothesis.
+    """
+
+    sentences: Tensor
+    limits: Tensor
+    prefixes: Tensor
+    log_probs: Tensor
+
+    @property
+    def length(self) -> int:
+        return self.prefixes.shape[-1] - 1
+
+    def without(self, which: Tensor) -> _Beam:
+        """Takes hypotheses out: (B, beam) or (B, 1), true where they go."""
+        return replace(self, log_probs=self.log_probs.masked_fill(which, -math.inf))
+
+    def select(self, rows: Tensor | None) -> _Beam:
+        """Keeps only some sentences; None keeps all."""
+        if rows is None:
+            return self
+        return _Beam(
+            self.sentences[rows], self.limits[rows], self.prefixes[rows], self.log_probs[rows]
+        )
+
+
+def _first_beam(limits: Tensor) -> _Beam:
+    """Returns one hypothesis without tokens for each sentence."""
+    prefixes = torch.full((len(limits), 1, 1), BOS, device=limits.device)
+    log_probs = torch.zeros((len(limits), 1), device=limits.device)
+    return _Beam(torch.arange(len(limits), device=limits.device), limits, prefixes, log_probs)
+
+
+def _best_extensions(beam: _Beam, token_log_probs: Tensor, beam_size: int) -> tuple[_Beam, Tensor]:
+    """Chooses the most probable one-token extensions of each sentence's hypotheses.
+
+    Args:
+        beam: The hypotheses.
+        token_log_probs: (B * beam, V), log p of the next token.
+        beam_size: How many to choose, as far as there are that many.
+
+    Returns:
+        The extensions, most probable first, and the place of each one's parent (B, beam').
+    """
+    num_sentences, vocab_size = len(beam.sentences), token_log_probs.shape[-1]
+    log_probs = token_log_probs + beam.log_probs.reshape(-1, 1)
+    log_probs = log_probs.view(num_sentences, -1)
+    log_probs, chosen = log_probs.topk(min(beam_size, log_probs.shape[-1]), -1)
+    parents, tokens = chosen // vocab_size, chosen % vocab_size
+    prefixes = torch.cat([take(beam.prefixes, parents), tokens.unsqueeze(-1)], -1)
+    return replace(beam, prefixes=prefixes, log_probs=log_probs), parents
+
+
+def _follow(state: Any, beam: _Beam, parents: Tensor, keep: Tensor | None) -> Any:
+    """Gives each extension the state of its parent.
+
+    Args:
+        state: The rows of `beam`.
+        beam: The parents.
+        parents: (B, beam') places in the beam.
+        keep: The sentences that go on; None for all.
+    """
+    num_sentences, beam_size = beam.log_probs.shape
+    rows = parents + beam_size * torch.arange(num_sentences, device=parents.device).unsqueeze(-1)
+    if keep is None and parents.shape == beam.log_probs.shape:
+        return state.reorder(rows.flatten())
+    return state.select((rows if keep is None else rows[keep]).flatten())
