@@ -1,0 +1,1 @@
+"""The programs: parse, call the package, print."""

@@ -1,0 +1,32 @@
+"""Trains one model and writes its run folder; the program behind `train.py` and `nmt-train`."""
+
+from omegaconf import DictConfig, OmegaConf
+
+from nmt.config import check_config, hydra_main
+from nmt.run_folder import run_directory
+
+OmegaConf.register_new_resolver("run_directory", run_directory, replace=True, use_cache=True)
+
+
+@hydra_main("train")
+def main(config: DictConfig) -> None:
+    """Checks the options, prepares the data, trains, and evaluates the best checkpoint."""
+    check_config(config)
+    # Imported only now, because it takes seconds and a typing error should not have to wait.
+    import pytorch_lightning as pl
+    import torch
+    from hydra.utils import instantiate
+
+    from nmt.training.run import build_module, build_trainer, fit
+
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    pl.seed_everything(config.seed, workers=True, verbose=False)
+    data = instantiate(config.data)
+    data.prepare_data()
+    module = build_module(config, data)
+    trainer = build_trainer(config)
+    if trainer.is_global_zero:
+        OmegaConf.save(config, f"{config.run_dir}/config.yaml", resolve=True)
+    best = fit(config, data, module, trainer)
+    print(best)

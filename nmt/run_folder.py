@@ -1,0 +1,45 @@
+"""Where a run writes: `outputs/<data>-<model>/<time>/`, or where its checkpoint lies."""
+
+from pathlib import Path
+
+OUTPUTS = Path("outputs")
+
+
+def run_directory(ckpt_path: str | None, data: str, model: str, time: str) -> str:
+    """Returns the folder of a new run, or of the run that `ckpt_path` belongs to.
+
+    Args:
+        ckpt_path: None for a new run; `last` for the newest `last.ckpt` of this data and model;
+            or the path of a checkpoint, whose run goes on in its own folder.
+        data: Name of the data config.
+        model: Name of the model config.
+        time: What names a new run.
+
+    Raises:
+        ValueError: There is no such checkpoint.
+    """
+    runs = OUTPUTS / f"{data}-{model}"
+    if ckpt_path is None:
+        return str(_unused(runs / time))
+    if ckpt_path == "last":
+        found = sorted(runs.glob("*/checkpoints/last.ckpt"), key=lambda path: path.stat().st_mtime)
+        if not found:
+            raise ValueError(
+                f"ckpt_path=last: there is no last.ckpt below {runs}; train first, or give a path."
+            )
+        return str(found[-1].parents[1])
+    checkpoint = Path(ckpt_path)
+    if not checkpoint.is_file():
+        raise ValueError(f"ckpt_path={ckpt_path} does not exist: give the path of a .ckpt file.")
+    if checkpoint.parent.name == "checkpoints":
+        return str(checkpoint.parents[1])
+    return str(_unused(runs / time))
+
+
+def _unused(directory: Path) -> Path:
+    """Returns `directory`, numbered when another run took it in the same second."""
+    number, candidate = 1, directory
+    while candidate.exists():
+        number += 1
+        candidate = directory.with_name(f"{directory.name}_{number}")
+    return candidate

@@ -1,0 +1,104 @@
+"""One training run: from a composed config to checkpoints in its folder."""
+
+from __future__ import annotations
+
+import csv
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.loggers import CSVLogger
+
+from nmt.data.datamodule import TranslationDataModule
+from nmt.training.translation_module import TranslationModule
+
+logger = logging.getLogger(__name__)
+
+
+def build_module(config: DictConfig, data: TranslationDataModule) -> TranslationModule:
+    """Builds the module from plain values only, so that its checkpoint holds nothing else."""
+    groups: Any = {
+        name: OmegaConf.to_container(config[name], resolve=True)
+        for name in ("model", "decoding", "optimizer", "scheduler")
+    }
+    return TranslationModule(
+        **groups,
+        tokenizer=data.tokenizer.model,
+        source_lang=config.data.source_lang,
+        target_lang=config.data.target_lang,
+        token_budget=config.data.token_budget,
+        label_smoothing=config.label_smoothing,
+        seed=config.seed,
+    )
+
+
+def build_trainer(config: DictConfig) -> pl.Trainer:
+    """Builds Lightning's trainer: validation every so many updates, precision by the device."""
+    steps, accumulate = config.trainer.max_steps, config.trainer.accumulate_grad_batches
+    precision = config.trainer.precision
+    if precision == "auto":
+        on_gpu = config.trainer.accelerator != "cpu" and torch.cuda.is_available()
+        precision = "bf16-mixed" if on_gpu and torch.cuda.is_bf16_supported() else "32-true"
+    trainer: pl.Trainer = instantiate(
+        config.trainer,
+        precision=precision,
+        callbacks=[instantiate(callback) for callback in config.callbacks.values()],
+        logger=instantiate(config.logger) if config.logger else False,
+        val_check_interval=max(1, steps // config.num_validations) * accumulate,
+        default_root_dir=config.run_dir,
+    )
+    return trainer
+
+
+def fit(
+    config: DictConfig, data: TranslationDataModule, module: TranslationModule, trainer: pl.Trainer
+) -> Path:
+    """Trains, or continues from `config.ckpt_path`, and returns the best checkpoint.
+
+    Raises:
+        ValueError: Not a single update was made.
+    """
+    checkpoints = Path(config.run_dir) / "checkpoints"
+    resume_from = checkpoints / "last.ckpt" if config.ckpt_path == "last" else config.ckpt_path
+    if resume_from is not None:
+        _continue_csv_log(trainer, Path(resume_from))
+    if config.compile:
+        module.model.compile(dynamic=True)
+    trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
+    if module.target_tokens_seen == 0:
+        raise ValueError(
+            f"the run made 0 updates in {trainer.current_epoch} epochs: give it training data "
+            "and a trainer.max_steps above what its checkpoint has."
+        )
+    best = getattr(trainer.checkpoint_callback, "best_model_path", "")
+    if not best:
+        logger.warning("No validation was run, so there is no best checkpoint: using the last.")
+        return checkpoints / "last.ckpt"
+    return Path(best)
+
+
+def _continue_csv_log(trainer: pl.Trainer, checkpoint: Path) -> None:
+    """Keeps the rows of metrics.csv up to the checkpoint; the logger would delete them all."""
+    csv_logger = next((x for x in trainer.loggers if isinstance(x, CSVLogger)), None)
+    if csv_logger is None or not trainer.is_global_zero:
+        return
+    rows = _read_rows(Path(csv_logger.save_dir) / "metrics.csv")
+    update = torch.load(checkpoint, map_location="cpu", weights_only=True)["global_step"]
+    for row in rows:
+        if int(row["step"]) < update:
+            csv_logger.log_metrics(row, step=int(row["step"]))
+
+
+def _read_rows(path: Path) -> Sequence[dict[str, Any]]:
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return [
+            {k: v for k, v in row.items() if v and k != "step"} | {"step": row["step"]}
+            for row in csv.DictReader(file)
+        ]
