@@ -17,7 +17,7 @@ class TiedEmbedding(nn.Module):
     def __init__(self, vocab_size: int, width: int) -> None:
         super().__init__()
         self.table = nn.Embedding(vocab_size, width)
-        self.scale = width**0.5
+        self.scale: float = width**0.5
         nn.init.normal_(self.table.weight, std=width**-0.5)
 
     def forward(self, tokens: Tensor) -> Tensor:

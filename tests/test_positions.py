@@ -1,0 +1,117 @@
+"""Rotary, sinusoidal and learned positions (case 40)."""
+
+import numpy as np
+import pytest
+import reference
+import torch
+from models_for_tests import VOCAB_SIZE, tiny_model
+
+from nmt.models.positions import (
+    TABLE_BLOCK,
+    GrowingTable,
+    LearnedPositions,
+    Positions,
+    Rotation,
+    rotary_table,
+    rotate,
+    sinusoidal_table,
+)
+
+HEAD_WIDTH = 6
+
+
+def rotation(first, num_rows):
+    cos, sin = rotary_table(first + num_rows, HEAD_WIDTH)[first:].chunk(2, -1)
+    return Rotation(cos, sin)
+
+
+def test_rotation_equals_the_block_matrices_of_the_paper():
+    x = torch.randn(2, 3, 5, HEAD_WIDTH)
+    rotated = rotate(x, rotation(4, 5))
+    for sentence in range(2):
+        for head in range(3):
+            expected = reference.rope(x[sentence, head].double().numpy(), first_position=4)
+            np.testing.assert_allclose(rotated[sentence, head], expected, atol=1e-5)
+
+
+def test_first_position_is_not_rotated_and_lengths_are_kept():
+    x = torch.randn(7, HEAD_WIDTH)
+    rotated = rotate(x, rotation(0, 7))
+    torch.testing.assert_close(rotated[0], x[0])
+    torch.testing.assert_close(rotated.norm(dim=-1), x.norm(dim=-1))
+    assert not torch.allclose(rotated[1], x[1])
+
+
+@pytest.mark.parametrize("shift", [1, 13, 200])
+def test_scores_depend_on_the_distance_only(shift):
+    query, keys = torch.randn(5, HEAD_WIDTH), torch.randn(5, HEAD_WIDTH)
+    near = rotate(query, rotation(0, 5)) @ rotate(keys, rotation(0, 5)).T
+    far = rotate(query, rotation(shift, 5)) @ rotate(keys, rotation(shift, 5)).T
+    torch.testing.assert_close(near, far, atol=1e-4, rtol=1e-4)
+
+
+def test_half_precision_is_rotated_by_fp32_angles():
+    x = torch.randn(3, HEAD_WIDTH, dtype=torch.bfloat16)
+    rotated = rotate(x, rotation(3_000, 3))
+    assert rotated.dtype == torch.bfloat16
+    expected = reference.rope(x.double().numpy(), first_position=3_000)
+    np.testing.assert_allclose(rotated.float(), expected, atol=0.03)
+
+
+def test_tables_stay_fp32_when_the_model_is_cast():
+    model = tiny_model("transformer").bfloat16()
+    model(torch.tensor([[5, 7, 3]]), None, torch.tensor([[2, 6]]))
+    _, turn = model.positions(torch.zeros(1, 3, 24, dtype=torch.bfloat16), 0)
+    assert turn.cos.dtype == turn.sin.dtype == torch.float32
+
+
+@pytest.mark.parametrize("positions", ["rope", "sinusoidal"])
+def test_tables_grow_with_the_sentence(positions):
+    model = tiny_model("transformer", positions=positions)
+    model(torch.tensor([[5, 3]]), None, torch.tensor([[2]]))
+    longer = torch.randint(4, VOCAB_SIZE, (1, TABLE_BLOCK + 3))
+    assert model(longer, None, torch.tensor([[2]])).isfinite().all()
+
+
+def test_a_grown_table_has_the_same_rows():
+    table = GrowingTable(rotary_table, HEAD_WIDTH)
+    before = table.rows(2, 3, torch.device("cpu")).clone()
+    table.rows(TABLE_BLOCK, 5, torch.device("cpu"))
+    assert torch.equal(table.rows(2, 3, torch.device("cpu")), before)
+
+
+def test_a_table_made_in_inference_mode_serves_training():
+    model = tiny_model("transformer")
+    inputs = torch.tensor([[5, 7, 3]]), None, torch.tensor([[2, 6]])
+    with torch.inference_mode():
+        model(*inputs)
+    model(*inputs).sum().backward()
+
+
+def test_sinusoids_are_sines_then_cosines():
+    table = sinusoidal_table(3, 4)
+    expected = [[np.sin(p), np.sin(p / 100), np.cos(p), np.cos(p / 100)] for p in range(3)]
+    np.testing.assert_allclose(table, expected, atol=1e-6)
+
+
+def test_added_positions_continue_after_the_past():
+    for kind in ["sinusoidal", "learned"]:
+        positions = Positions(kind, width=4, head_width=2, max_positions=11)
+        x = torch.zeros(1, 7, 4)
+        whole, _ = positions(x, 0)
+        end, _ = positions(x[:, :2], 5)
+        torch.testing.assert_close(end, whole[:, 5:])
+
+
+def test_learned_positions_end_with_a_plain_message():
+    positions = LearnedPositions(5, 4)
+    assert positions.rows(2, 3).shape == (3, 4)
+    with pytest.raises(ValueError, match="has 6 tokens, but max_positions is 5"):
+        positions.rows(2, 4)
+
+
+def test_odd_heads_are_refused():
+    with pytest.raises(ValueError, match="width / num_heads is 7; it must be even"):
+        tiny_model("transformer", width=28, num_heads=4)
+    with pytest.raises(ValueError, match="width is 9; it must be even"):
+        tiny_model("transformer", width=9, num_heads=3, num_kv_heads=3, positions="sinusoidal")
