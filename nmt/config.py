@@ -102,6 +102,8 @@ def _named(group: str, options: dict[Any, Any]) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         text = str(error)
         first = re.split(r"\W", text, maxsplit=1)[0]
+        if isinstance(error, TypeError):
+            text = f"{text}; check the types of {options}"
         if text.startswith(f"{group}."):
             raise
         separator = "." if first in options else ": "

@@ -41,7 +41,7 @@ def explain(error: Exception, config_directory: Path) -> str:
         return _one_line(f"{place[1]}: {cause}" if place else str(cause))
     if isinstance(cause, OmegaConfBaseException):
         return _one_line(f"{text} {cause}")
-    return _one_line(text)
+    return _one_line(text.partition("Config search path:")[0])
 
 
 def _unreadable(override: str) -> str:
