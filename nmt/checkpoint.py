@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nmt.decoding.hypothesis import Search
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import Tokenizer
 
@@ -43,7 +44,7 @@ class Checkpoint:
     Attributes:
         model: in eval mode, on the device asked for.
         tokenizer: the joint tokenizer of both languages.
-        search: the search the run was validated with (`nmt.decoding`).
+        search: the search the run was tested with.
         source_lang: language code, for example "en".
         target_lang: language code, for example "de".
         config: the hyper-parameters as saved, without the tokenizer's bytes.
@@ -52,7 +53,7 @@ class Checkpoint:
 
     model: EncoderDecoder
     tokenizer: Tokenizer
-    search: Any
+    search: Search
     source_lang: str
     target_lang: str
     config: dict[str, Any]
