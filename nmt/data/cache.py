@@ -1,4 +1,4 @@
-"""A folder of finished results: each is made once, by one process, and is there whole or not at all."""
+"""A folder of finished results: each made once, by one process, and there whole or not at all."""
 
 from __future__ import annotations
 

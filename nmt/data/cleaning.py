@@ -5,10 +5,8 @@ Never used on validation and test data: what is scored is the whole file.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from datasets import Dataset
 
@@ -48,22 +46,6 @@ class CleaningRules:
                 raise ValueError(
                     f"cleaning.{name} is {value}; set it to 1 or more, or to null for no limit."
                 )
-
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> CleaningRules:
-        """Builds the rules from the configuration.
-
-        Raises:
-            ValueError: A rule that does not exist or one that is missing.
-        """
-        names = [each.name for each in fields(cls)]
-        for name in values:
-            if name not in names:
-                near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)[0]
-                raise ValueError(f"There is no cleaning rule {name!r}; did you mean {near}?")
-        if missing := [name for name in names if name not in values]:
-            raise ValueError(f"data.cleaning lacks {', '.join(missing)}; null or false is off.")
-        return cls(**values)
 
 
 @dataclass(frozen=True)

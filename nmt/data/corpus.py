@@ -15,6 +15,7 @@ from datasets import Dataset
 
 from nmt.data.files import Languages, find_split, read_parallel
 from nmt.data.hub import HubOptions, load_hub
+from nmt.data.options import build_options
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +75,8 @@ class CorpusOptions:
                 "choose two languages."
             )
         self._check_origin()
+        if self.hub and not self.directory:
+            _hub_options(self)
 
     def _check_origin(self) -> None:
         origins = {
@@ -83,11 +86,11 @@ class CorpusOptions:
         }
         given = [keys for keys, present in origins.items() if present]
         if not given:
+            stem = self.directory_splits.get("train", "train")
             raise ValueError(
                 f"data={self.name} needs local files; set data.directory=DIR to the folder with "
-                f"{', '.join(f'{s}.{self.source_lang}[.gz]' for s in self.directory_splits.values())} "
-                "and the same for "
-                f"{self.target_lang}, or data.train, data.valid and data.test to files."
+                f"{stem}.{self.source_lang}[.gz], {stem}.{self.target_lang}[.gz] and so on, or "
+                "data.train, data.valid and data.test to files."
             )
         if len(given) > 1:
             raise ValueError(
@@ -146,8 +149,11 @@ def _load(options: CorpusOptions, cache_dir: Path) -> Splits:
         from nmt.data.generated import load_grammar
 
         return load_grammar(options.grammar, options.languages, cache_dir=cache_dir)
-    assert options.hub is not None
-    return load_hub(HubOptions(**options.hub), options.languages)
+    return load_hub(_hub_options(options), options.languages)
+
+
+def _hub_options(options: CorpusOptions) -> HubOptions:
+    return build_options(HubOptions, options.hub or {}, where="data.hub")
 
 
 def _load_directory(options: CorpusOptions, directory: Path) -> Splits:

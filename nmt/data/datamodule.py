@@ -13,10 +13,12 @@ from datasets import Dataset
 from torch.utils.data import DataLoader
 
 from nmt.data.batch import Batch
+from nmt.data.cache import content_key
 from nmt.data.cleaning import CleaningReport, CleaningRules
 from nmt.data.corpus import CorpusOptions, Splits, load_corpus
 from nmt.data.length_unit import check_unit, count_units, default_unit
 from nmt.data.loader import TrainLoader
+from nmt.data.options import build_options
 from nmt.data.preparation import CleanedText, TokenizerOptions, clean_text, get_tokenizer, tokenise
 from nmt.data.sampler import TokenBatchSampler
 from nmt.data.tokenised import TokenisedDataset
@@ -108,8 +110,8 @@ class TranslationDataModule(pl.LightningDataModule):
                 raise ValueError(f"data.{key} is {value!r}; set it to a positive integer (tokens).")
         if not isinstance(num_workers, int) or num_workers < 0:
             raise ValueError(f"data.num_workers is {num_workers!r}; set it to 0 or more.")
-        self._rules = CleaningRules.from_mapping(cleaning)
-        self._tokenizer_options = TokenizerOptions.from_mapping(tokenizer)
+        self._rules = build_options(CleaningRules, cleaning, where="data.cleaning")
+        self._tokenizer_options = build_options(TokenizerOptions, tokenizer, where="data.tokenizer")
         self._token_budget, self._eval_token_budget = token_budget, eval_token_budget
         self._num_workers = num_workers
         self._cache_dir = Path(cache_dir)
@@ -149,8 +151,10 @@ class TranslationDataModule(pl.LightningDataModule):
 
     def _pairs(self, name: str) -> TokenisedDataset:
         if name not in self._tokenised:
+            text = self.split(name)
+            key = self._cleaned.key if name == "train" else content_key(text)
             self._tokenised[name] = tokenise(
-                self.split(name), self.tokenizer, cache_dir=self._cache_dir
+                text, self.tokenizer, key=key, cache_dir=self._cache_dir
             )
         return self._tokenised[name]
 

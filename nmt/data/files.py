@@ -103,8 +103,10 @@ def find_split(directory: Path, stem: str, languages: Languages) -> list[Path] |
     if len(present) == 2:
         return present
     if present:
-        missing = next(code for code, side in zip(_codes(languages), sides) if side is None)  # noqa: B905
-        raise ValueError(f"{present[0]} is there, but {stem}.{missing}[.gz] beside it is not.")
+        missing = next(code for code in _codes(languages) if code != language_of(present[0]))
+        raise ValueError(
+            f"{present[0]} is there, but {stem}.{missing}[.gz] beside it is not; add it."
+        )
     for suffix in _TABLE_SUFFIXES:
         if table := _plain_or_gzip(directory / f"{stem}{suffix}"):
             return [table]
@@ -121,7 +123,7 @@ def table_suffix(path: Path) -> str:
     return "." + language_of(path)
 
 
-def text_of(row: Mapping[str, Any], language: str, languages: Languages, *, where: str) -> str:
+def text_of(row: Mapping[Any, Any], language: str, languages: Languages, *, where: str) -> str:
     """Returns one side of a row of either shape: `{en, de}` or `{translation: {en, de}}`.
 
     A missing value (null) is an empty text.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 LengthUnit = Literal["word", "character"]
+
+_UNITS: tuple[LengthUnit, ...] = ("word", "character")
 
 _LANGUAGES_WITHOUT_SPACES = ("zh", "ja")
 
@@ -21,11 +23,11 @@ def check_unit(unit: str) -> LengthUnit:
     Raises:
         ValueError: Another name.
     """
-    for known in get_args(LengthUnit):
+    for known in _UNITS:
         if unit == known:
             return known
     raise ValueError(
-        f"length_unit is {unit!r}, but lengths are counted in {' or '.join(get_args(LengthUnit))}; "
+        f"length_unit is {unit!r}, but lengths are counted in {' or '.join(_UNITS)}; "
         "set data.length_unit to one of these or to null."
     )
 

@@ -6,13 +6,11 @@ option makes a new one, and nothing stale is ever used.
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -55,22 +53,6 @@ class TokenizerOptions:
     model_type: str
     character_coverage: float
     path: str | None = None
-
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> TokenizerOptions:
-        """Builds the options from the configuration.
-
-        Raises:
-            ValueError: An option that does not exist.
-        """
-        names = list(cls.__dataclass_fields__)
-        for name in values:
-            if name not in names:
-                near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)[0]
-                raise ValueError(f"There is no option tokenizer.{name}; did you mean {near}?")
-        if missing := [name for name in names[:3] if name not in values]:
-            raise ValueError(f"data.tokenizer lacks {', '.join(missing)}.")
-        return cls(**values)
 
 
 def clean_text(
@@ -129,9 +111,18 @@ def get_tokenizer(options: TokenizerOptions, text: CleanedText, *, cache_dir: Pa
     return Tokenizer((folder / "tokenizer.model").read_bytes())
 
 
-def tokenise(dataset: Dataset, tokenizer: Tokenizer, *, cache_dir: Path) -> TokenisedDataset:
-    """Returns the pairs of a split as piece ids, in the same order."""
-    key = key_of(_VERSION, content_key(dataset), tokenizer.sha256)
+def tokenise(
+    dataset: Dataset, tokenizer: Tokenizer, *, key: str, cache_dir: Path
+) -> TokenisedDataset:
+    """Returns the pairs of a split as piece ids, in the same order.
+
+    Args:
+        dataset: Columns source and target.
+        tokenizer: Used for both.
+        key: Names the content of `dataset`.
+        cache_dir: Where the ids are kept.
+    """
+    key = key_of(_VERSION, key, tokenizer.sha256)
 
     def make(folder: Path) -> None:
         write_tokenised(dataset, tokenizer, folder / "pairs.arrow")

@@ -48,9 +48,9 @@ class TokenisedDataset:
         """Maps a file that `write_tokenised` wrote; nothing is read yet but the lengths."""
         self.path = path
         table = pyarrow.ipc.open_file(pyarrow.memory_map(str(path))).read_all()
-        self._source, self._target = table["source_ids"], table["target_ids"]
-        self.source_lengths = _lengths(self._source)
-        self.target_lengths = _lengths(self._target)
+        self._source, self._target = _Rows(table["source_ids"]), _Rows(table["target_ids"])
+        self.source_lengths = _lengths(table["source_ids"])
+        self.target_lengths = _lengths(table["target_ids"])
 
     def __reduce__(self) -> tuple[type[TokenisedDataset], tuple[Path]]:
         return TokenisedDataset, (self.path,)
@@ -64,20 +64,27 @@ class TokenisedDataset:
             [
                 {
                     "index": index,
-                    "source_ids": _row(self._source, index),
-                    "target_ids": _row(self._target, index),
+                    "source_ids": self._source[index],
+                    "target_ids": self._target[index],
                 }
                 for index in map(int, indices)
             ]
         )
 
 
-def _row(column: pyarrow.ChunkedArray, index: int) -> list[int]:
-    chunk, row = divmod(index, _ROWS_PER_CHUNK)
-    ids: list[int] = column.chunk(chunk)[row].values.to_numpy().tolist()
-    return ids
+class _Rows:
+    """A mapped column of lists as NumPy views: nothing is copied but the rows asked for."""
+
+    def __init__(self, column: pyarrow.ChunkedArray) -> None:
+        self._chunks = [(np.asarray(c.offsets), np.asarray(c.values)) for c in column.chunks]
+
+    def __getitem__(self, index: int) -> list[int]:
+        chunk, row = divmod(index, _ROWS_PER_CHUNK)
+        offsets, values = self._chunks[chunk]
+        ids: list[int] = values[offsets[row] : offsets[row + 1]].tolist()
+        return ids
 
 
 def _lengths(column: pyarrow.ChunkedArray) -> npt.NDArray[np.int64]:
-    counts = pyarrow.compute.list_value_length(column).to_numpy()
-    return counts.astype(np.int64) + 1  # EOS
+    pieces = np.asarray(pyarrow.compute.list_value_length(column), dtype=np.int64)
+    return pieces + 1  # EOS
