@@ -1,0 +1,31 @@
+"""Prints samples of the embedded corpus: `python -m nmt.data.grammar --count 100 --words 30`."""
+
+import argparse
+import random
+
+from nmt.data.grammar import Grammar
+
+
+def main() -> None:
+    """Reads the options and prints pairs, a blank line between them."""
+    parser = argparse.ArgumentParser(prog="python -m nmt.data.grammar", description=__doc__)
+    parser.add_argument("--count", type=int, default=20, help="number of pairs")
+    parser.add_argument("--words", type=int, help="English words, 3 to 80 (default: 3 to 30)")
+    parser.add_argument("--lexicon", default="core", help="core or full")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--links", action="store_true", help="print the word alignment, too")
+    options = parser.parse_args()
+    generator = random.Random(options.seed)
+    grammar = Grammar(lexicon=options.lexicon)
+    for _ in range(options.count):
+        words = options.words or generator.randint(3, 30)
+        pair = grammar.pair(words, generator)
+        print(pair.source, pair.target, f"({pair.bits:.1f} bits)", sep="\n")
+        if options.links:
+            print(" ".join(f"{source}-{target}" for source, target in pair.sure), end=" | ")
+            print(" ".join(f"{source}-{target}" for source, target in pair.possible))
+        print()
+
+
+if __name__ == "__main__":
+    main()

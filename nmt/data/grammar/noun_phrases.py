@@ -1,0 +1,249 @@
+"""Noun phrases of one to nine words: pronouns, names, determiner + adjective + noun, genitives
+and coordinations. Relative clauses are put behind them in `clauses`.
+"""
+
+from dataclasses import dataclass
+
+from nmt.data.grammar import determiners, german
+from nmt.data.grammar.determiners import MANY, MASS, SINGULAR, Determiner, Pronoun
+from nmt.data.grammar.draw import Draw, Table
+from nmt.data.grammar.entries import Adjective, Noun, Slot
+from nmt.data.grammar.lexicon import Lexicon
+from nmt.data.grammar.tokens import Token
+
+Determiners = tuple[Table[Determiner], Table[Determiner], Table[Determiner]]
+
+LONGEST = 9  # words of a noun phrase without a relative clause
+
+_NUMBER = Table([SINGULAR, MANY], [70.0, 30.0])
+_ONE_WORD = Table(["pronoun", "name", "bare"], [60.0, 28.0, 12.0])
+
+
+@dataclass(slots=True)
+class NounPhrase:
+    """A noun phrase in both languages.
+
+    Attributes:
+        english: Tokens of the English phrase.
+        german: Tokens of the German phrase, in the case it was made for.
+        agreement: What a verb agrees with: `FIRST`, `THIRD` or `PLURAL` person.
+        column: Gender or plural, for a relative pronoun.
+        noun_class: Semantic class of the head.
+        first: Includes the speaker, so that `me` and `us` cannot be its object.
+        pronoun: Is an unstressed pronoun, which goes to the front of the German middle field.
+        contractible: Begins with a definite article that a preposition may swallow (`im`).
+        adjective: The adjective of the head.
+        owned: Takes a genitive of a person well (`the house of the man`).
+    """
+
+    english: list[Token]
+    german: list[Token]
+    agreement: int
+    column: int
+    noun_class: str = "person"
+    first: bool = False
+    pronoun: bool = False
+    contractible: bool = False
+    owned: bool = False
+    adjective: Adjective | None = None
+
+
+def noun_group(
+    draw: Draw,
+    lexicon: Lexicon,
+    noun: Noun,
+    *,
+    many: int,
+    determiner: Determiner,
+    modifiers: int,
+    case: int,
+    negation: int = 0,
+) -> NounPhrase:
+    """Determiner, adjective and noun, inflected.
+
+    Args:
+        draw: Source of choices and link keys.
+        lexicon: Source of adjectives.
+        noun: The head.
+        many: 1 for the plural, else 0.
+        determiner: One that occurs in this number.
+        modifiers: 0 for none, 1 for an adjective, 2 for `very` and an adjective.
+        case: The German case.
+        negation: The link key of `not` when the determiner is `kein`.
+    """
+    column = german.PLURAL if many else noun.gender
+    english_words: list[Token] = []
+    german_words: list[Token] = []
+    adjective = None
+    if modifiers:
+        table = lexicon.adjectives_of if modifiers == 1 else lexicon.gradable_of
+        adjective = draw.pick(table[noun.noun_class])
+    word = determiner.english[many]
+    form = determiner.forms[column][case]
+    key = draw.key() if not negation else negation
+    if word:
+        if word == "a":
+            follower = noun if adjective is None else adjective
+            word = "a" if modifiers == 2 else follower.article
+        english_words.append((word, -key if negation else key))
+    if form:
+        german_words.append((form, key))
+    if adjective is not None:
+        if modifiers == 2:
+            key = draw.key()
+            english_words.append(("very", key))
+            german_words.append(("sehr", key))
+        key = draw.key()
+        ending = german.ADJECTIVE_ENDINGS[determiner.declension][column][case]
+        english_words.append((adjective.english, key))
+        german_words.append((adjective.forms[ending], key))
+    key = draw.key()
+    english_words.append((noun.english[many], key))
+    german_words.append(((noun.plural if many else noun.singular)[case], key))
+    agreement = determiners.PLURAL if many else determiners.THIRD
+    return NounPhrase(
+        english_words,
+        german_words,
+        agreement,
+        column,
+        noun.noun_class,
+        contractible=determiner is determiners.THE,
+        owned=noun.owned,
+        adjective=adjective,
+    )
+
+
+def pronoun_phrase(draw: Draw, pronoun: Pronoun) -> NounPhrase:
+    """A personal pronoun as a noun phrase."""
+    key = draw.key()
+    return NounPhrase(
+        [(pronoun.english, key)],
+        [(pronoun.german, key)],
+        pronoun.agreement,
+        german.MASCULINE,
+        first=pronoun.first,
+        pronoun=True,
+    )
+
+
+def name_phrase(draw: Draw, lexicon: Lexicon) -> NounPhrase:
+    """A name, the same in both languages and in every case."""
+    word = draw.pick(lexicon.names)
+    key = draw.key()
+    return NounPhrase([(word, key)], [(word, key)], determiners.THIRD, german.MASCULINE)
+
+
+def one_word(
+    draw: Draw,
+    lexicon: Lexicon,
+    slot: Slot,
+    *,
+    case: int,
+    pronouns: Table[Pronoun] | None,
+    bare: bool,
+) -> NounPhrase | None:
+    """A phrase of one word, or None when nothing of one word fits the slot."""
+    if slot.person:
+        kind = draw.pick(_ONE_WORD)
+        if kind == "pronoun" and pronouns is not None:
+            return pronoun_phrase(draw, draw.pick(pronouns))
+        if kind != "bare" or not bare:
+            return name_phrase(draw, lexicon)
+    if not bare:
+        return None
+    noun = draw.pick(slot.nouns)
+    return noun_group(
+        draw,
+        lexicon,
+        noun,
+        many=1 if noun.plural else 0,
+        determiner=determiners.NONE,
+        modifiers=0,
+        case=case,
+    )
+
+
+def short_phrase(
+    draw: Draw,
+    lexicon: Lexicon,
+    slot: Slot,
+    *,
+    words: int,
+    case: int,
+    choices: Determiners = determiners.ANY,
+) -> NounPhrase:
+    """A phrase of two to four words: a noun with determiner, adjective or both."""
+    noun = draw.pick(slot.nouns)
+    number = MASS if not noun.plural else draw.pick(_NUMBER)
+    if choices is determiners.ANY and (words == 4 or (number == MASS and not noun.bare)):
+        choices = determiners.FULL
+    determiner = draw.pick(choices[number])
+    many = 1 if number == MANY else 0
+    modifiers = words - 1 - (1 if determiner.english[many] else 0)
+    return noun_group(
+        draw, lexicon, noun, many=many, determiner=determiner, modifiers=modifiers, case=case
+    )
+
+
+def negated_phrase(
+    draw: Draw, lexicon: Lexicon, slot: Slot, *, words: int, case: int, negation: int
+) -> NounPhrase:
+    """An object with `kein`: `a book` after `not`, `books`, `cold milk`."""
+    noun = draw.pick(slot.nouns)
+    many = 1 if noun.plural and (words == 1 or draw.pick(_NUMBER) == MANY) else 0
+    bare = many or not noun.plural
+    modifiers = min(words - (1 if bare else 2), 2)
+    return noun_group(
+        draw,
+        lexicon,
+        noun,
+        many=many,
+        determiner=determiners.NOT_ANY if bare else determiners.NOT_A,
+        modifiers=max(modifiers, 0),
+        case=case,
+        negation=negation,
+    )
+
+
+def long_phrase(
+    draw: Draw, lexicon: Lexicon, slot: Slot, *, words: int, case: int, choices: Determiners
+) -> NounPhrase:
+    """A phrase of five to nine words: two noun groups, joined by `and` or as a genitive."""
+    left_words = draw.integer(max(2, words - 5), min(4, words - 3))
+    right_words = words - 1 - left_words
+    coordinated = determiners.KNOWN if choices is determiners.KNOWN else determiners.PLAIN
+    if draw.flip(0.5):
+        head = short_phrase(
+            draw, lexicon, slot, words=left_words, case=case, choices=determiners.HEAD
+        )
+        if head.owned:
+            return _with_genitive(draw, lexicon, head, words=right_words)
+    else:
+        head = short_phrase(draw, lexicon, slot, words=left_words, case=case, choices=coordinated)
+    same = lexicon.slot((head.noun_class,))
+    other = head
+    while other.english[-1][0] == head.english[-1][0]:
+        other = short_phrase(draw, lexicon, same, words=right_words, case=case, choices=coordinated)
+    key = draw.key()
+    return NounPhrase(
+        [*head.english, ("and", key), *other.english],
+        [*head.german, ("und", key), *other.german],
+        determiners.PLURAL,
+        german.PLURAL,
+        head.noun_class,
+    )
+
+
+def _with_genitive(draw: Draw, lexicon: Lexicon, head: NounPhrase, *, words: int) -> NounPhrase:
+    owner = short_phrase(
+        draw,
+        lexicon,
+        lexicon.slot(("person",)),
+        words=words,
+        case=german.GENITIVE,
+        choices=determiners.PLAIN,
+    )
+    key = owner.german[0][1]
+    head.english += [("of", -key), *owner.english]
+    head.german += owner.german
+    return head

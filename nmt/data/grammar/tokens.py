@@ -1,0 +1,105 @@
+"""Words with link keys, and how two lists of them become a sentence pair with its alignment.
+
+A token is (word, key). Tokens of the two languages are linked when their keys have the same
+absolute value; the link is sure when both keys are positive, else merely possible. Key 0 links
+nothing. The table of who gets which key:
+
+| English | German | link |
+|---|---|---|
+| noun, adjective, adverb, name, pronoun, numeral, possessive | its counterpart | sure |
+| article | article | sure |
+| article | contraction (`im`) or `kein` | possible |
+| preposition, each word of it (`next to`) | preposition or contraction | sure |
+| `of` before a genitive | article of the genitive | possible |
+| main verb and its particle (`wakes up`) | both halves of the verb (`wacht ... auf`) | sure |
+| do-support | the finite main or modal verb | possible |
+| `have`, modal, `be` | `haben`/`sein`, modal, `sein` | sure |
+| `to` after `want` | the infinitive | possible |
+| `not` | `nicht` or `kein` | sure |
+| `cannot` | finite form of `können`; `nicht` | sure; possible |
+| conjunction, relative pronoun | its counterpart | sure |
+"""
+
+from dataclasses import dataclass
+
+Token = tuple[str, int]
+Link = tuple[int, int]
+
+COMMA: Token = (",", 0)
+
+# Links are shared objects: sixty thousand pairs hold about a million of them.
+_LINKS: dict[int, Link] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarPair:
+    """One input of the embedded corpus: one to three sentences in both languages.
+
+    Attributes:
+        source: The English text; words are white-space tokens with their punctuation.
+        target: The German text.
+        sure: Links (source word index, target word index) that are certain, in source order.
+        possible: Further links that are defensible (articles, do-support); none of `sure`.
+        bits: Information under the generator, given the length asked for: the sum of -log2 of the
+            probability of each choice.
+        num_sentences: Sentences in the source, as many as in the target.
+    """
+
+    source: str
+    target: str
+    sure: tuple[Link, ...]
+    possible: tuple[Link, ...]
+    bits: float
+    num_sentences: int
+
+
+def swapped(pair: GrammarPair) -> GrammarPair:
+    """The pair in the other direction, German to English, with its links turned round."""
+    return GrammarPair(
+        source=pair.target,
+        target=pair.source,
+        sure=tuple(sorted((german, english) for english, german in pair.sure)),
+        possible=tuple(sorted((german, english) for english, german in pair.possible)),
+        bits=pair.bits,
+        num_sentences=pair.num_sentences,
+    )
+
+
+def finished(tokens: list[Token], mark: str) -> list[Token]:
+    """A sentence: commas attached to the word before, first letter capital, closing mark."""
+    done: list[Token] = []
+    for token in tokens:
+        if token is COMMA:
+            word, key = done[-1]
+            if word[-1] != ",":
+                done[-1] = (word + ",", key)
+        else:
+            done.append(token)
+    word, key = done[0]
+    done[0] = (word[0].upper() + word[1:], key)
+    word, key = done[-1]
+    done[-1] = (word.removesuffix(",") + mark, key)
+    return done
+
+
+def links(english: list[Token], german: list[Token]) -> tuple[tuple[Link, ...], tuple[Link, ...]]:
+    """The sure and the possible links between two lists of tokens, each in source order."""
+    positions: dict[int, list[tuple[int, bool]]] = {}
+    for index, (_, key) in enumerate(german):
+        if key:
+            positions.setdefault(abs(key), []).append((index, key > 0))
+    sure: list[Link] = []
+    possible: list[Link] = []
+    for index, (_, key) in enumerate(english):
+        for other, positive in positions.get(abs(key), ()):
+            code = index << 16 | other
+            link = _LINKS.get(code)
+            if link is None:
+                link = _LINKS[code] = (index, other)
+            (sure if positive and key > 0 else possible).append(link)
+    return tuple(sure), tuple(possible)
+
+
+def text(tokens: list[Token]) -> str:
+    """The words joined by single spaces."""
+    return " ".join([word for word, _ in tokens])
