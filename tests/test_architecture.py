@@ -12,7 +12,9 @@ FILES = sorted((ROOT / "nmt").rglob("*.py"))
 # rank do not know each other.
 RANKS = {
     "special_tokens": 0,
+    "option_ranges": 0,
     "override_errors": 0,
+    "run_folder": 0,
     "models": 1,
     "tokenizer": 1,
     "decoding": 2,
@@ -23,6 +25,7 @@ RANKS = {
     "translator": 5,
     "export": 5,
     "training": 5,
+    "cli": 6,
 }
 LIGHTNING = {"pytorch_lightning", "lightning"}
 TORCH_ONLY = LIGHTNING | {"hydra", "omegaconf", "datasets", "sentencepiece"}

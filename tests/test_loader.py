@@ -21,7 +21,7 @@ WORKERS = [(0, False), (2, False), (2, True)]
 class Pairs:
     """61 pairs of 2 to 9 tokens that answer a list of numbers with a batch."""
 
-    lengths = [2 + (7 * i) % 8 for i in range(61)]
+    lengths = tuple(2 + (7 * i) % 8 for i in range(61))
 
     def __len__(self):
         return len(self.lengths)
@@ -175,16 +175,18 @@ def test_state_counts_what_was_handed_out_not_what_was_prefetched():
 
 def test_plain_loop_goes_on_where_it_stopped_and_then_starts_afresh():
     stopped, resumed, whole = make_loader(), make_loader(), make_loader()
+    stopped.sampler.set_epoch(2)
     iterator = iter(stopped)
     for _ in range(5):
         next(iterator)
     resumed.load_state_dict(stopped.state_dict())
     assert resumed.state_dict() == stopped.state_dict()
-    first = indices(whole)
-    assert indices(resumed) == first[5:]
-    resumed.sampler.set_epoch(1)
-    whole.sampler.set_epoch(1)
-    assert indices(resumed) == indices(whole) != first
+    whole.sampler.set_epoch(2)
+    epoch_2 = indices(whole)
+    assert indices(resumed) == epoch_2[5:]
+    resumed.sampler.set_epoch(3)
+    whole.sampler.set_epoch(3)
+    assert indices(resumed) == indices(whole) != epoch_2
 
 
 def test_iterator_takes_the_epoch_set_after_it_was_made():
@@ -209,5 +211,5 @@ def test_iterating_leaves_the_global_random_state_alone():
 
 
 def test_another_sampler_is_refused_with_the_remedy():
-    with pytest.raises(ValueError, match="not a SequentialSampler.*overfit_batches"):
+    with pytest.raises(ValueError, match=r"not a SequentialSampler.*overfit_batches"):
         TrainLoader(Pairs(), SequentialSampler(Pairs()))

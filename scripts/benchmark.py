@@ -1,0 +1,41 @@
+"""Measures this package, one subcommand for each question; see `--help` of each.
+
+Every comparison runs its sides in turn within one process, so that a busy machine hits all alike.
+"""
+
+import argparse
+import json
+import platform
+from pathlib import Path
+
+import torch
+from benchmarks import data
+
+BENCHMARKS = {"data": data}
+
+
+def main() -> None:
+    """Runs one benchmark, prints its summary and writes its figures if asked to."""
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    subparsers = parser.add_subparsers(dest="benchmark", required=True)
+    for name, module in BENCHMARKS.items():
+        summary = str(module.__doc__).splitlines()[0]
+        subparser = subparsers.add_parser(name, help=summary, description=summary)
+        module.add_arguments(subparser)
+        subparser.add_argument("--threads", type=int, default=1, help="of torch (%(default)s)")
+        subparser.add_argument("--output", type=Path, help="JSON file for the figures")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    try:
+        figures = BENCHMARKS[arguments.benchmark].run(arguments)
+    except ValueError as error:
+        parser.exit(2, f"{error}\n")
+    if arguments.output is not None:
+        options = {key: str(value) for key, value in vars(arguments).items()}
+        versions = {"python": platform.python_version(), "torch": torch.__version__}
+        content = {"options": options, "versions": versions, "figures": figures}
+        arguments.output.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BENCHMARK = ROOT / "scripts" / "benchmark.py"
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, BENCHMARK, *map(str, arguments)],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+@pytest.fixture
+def files(tmp_path):
+    """97 pairs of very unequal lengths."""
+    source, target = tmp_path / "train.en", tmp_path / "train.de"
+    counts = [1 + (k * k) % 29 for k in range(97)]
+    source.write_text("".join("dog " * n + "\n" for n in counts), encoding="utf-8")
+    target.write_text("".join("Hund " * n + "\n" for n in counts), encoding="utf-8")
+    return source, target
+
+
+def test_data_benchmark_compares_both_kinds_of_batches(files, tmp_path):
+    source, target = files
+    output = tmp_path / "figures.json"
+    options = ["--tokenizer-size", 300, "--budget", 64, "--seconds", 0.01, "--rounds", 1]
+    done = run("data", "--source", source, "--target", target, *options, "--output", output)
+    assert done.returncode == 0, done.stderr
+    assert "ratio" in done.stdout
+    figures = json.loads(output.read_text(encoding="utf-8"))["figures"]
+    ordered, shuffled = figures["length-sorted"], figures["shuffled"]
+    assert ordered["padding"] < shuffled["padding"]
+    assert ordered["target_tokens_per_batch"] == shuffled["target_tokens_per_batch"]
+    assert figures["ratio"] > 0
+
+
+def test_data_benchmark_refuses_files_of_unequal_length(files):
+    source, target = files
+    target.write_text("Hund\n", encoding="utf-8")
+    done = run("data", "--source", source, "--target", target)
+    assert done.returncode == 2
+    assert "97 lines" in done.stderr
+    assert "Traceback" not in done.stderr
