@@ -56,7 +56,7 @@ def draw_adverbials(
         if wish.front and draw.flip(0.12):
             chosen.front = _set_off(_adverb(draw, draw.pick(lexicon.adverb_tables["sentence"])))
             room -= 1
-    elif draw.flip(0.22 * more):
+    elif wish.mid and draw.flip(0.22 * more):
         frequent = not verb.state and (wish.question or draw.flip(0.55))
         if frequent or not wish.question:
             kind = "frequency" if frequent else "sentence"

@@ -9,7 +9,6 @@ from nmt.data.grammar.entries import Preposition, Slot, Verb
 from nmt.data.grammar.lexicon import Lexicon
 from nmt.data.grammar.noun_phrases import (
     LONGEST,
-    Determiners,
     NounPhrase,
     long_phrase,
     one_word,
@@ -73,7 +72,7 @@ def argument(
     lexicon: Lexicon,
     place: Place,
     *,
-    choices: Determiners,
+    choices: determiners.Choices,
     pronouns: Table[determiners.Pronoun] | None,
     relative: bool,
     build: Build,

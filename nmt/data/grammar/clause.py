@@ -26,6 +26,7 @@ class Wish:
         front: An adverbial may be put before the subject.
         question: A yes/no question.
         place: A place adverbial may be added.
+        mid: An adverb of frequency or a sentence adverb may be added.
         longest_subject: Most words of the subject.
     """
 
@@ -39,6 +40,7 @@ class Wish:
     front: bool = False
     question: bool = False
     place: bool = True
+    mid: bool = True
     longest_subject: int = 13
 
 

@@ -74,9 +74,10 @@ def _add_predicate(
     if clause.group.negation:
         clause.middle.append(("nicht", clause.group.negation))
     if very:
+        degree = draw.pick(lexicon.degrees)
         key = draw.key()
-        clause.objects.append(("very", key))
-        clause.middle.append(("sehr", key))
+        clause.objects.append((degree.english[0], key))
+        clause.middle.append((degree.german[0], key))
     key = draw.key()
     clause.objects.append((adjective.english, key))
     clause.middle.append((adjective.german, key))

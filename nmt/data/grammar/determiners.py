@@ -42,36 +42,44 @@ THREE = Determiner((None, "three"), german.invariable("drei"), "strong")
 NOT_A = Determiner(("a", None), german.ein_word("kein"), "mixed")
 NOT_ANY = Determiner(("", ""), german.ein_word("kein"), "mixed")
 
-_DEFINITE = [(THE, 45.0), (MY, 8.0), (THIS, 6.0), (HIS, 6.0), (HER, 6.0), (OUR, 4.0)]
-_ONE = [(AN, 25.0)]
-_SEVERAL = [(MANY_, 7.0), (SOME, 6.0), (TWO, 5.0), (THREE, 2.0)]
+Numbers = tuple[Table[Determiner], Table[Determiner], Table[Determiner]]
+#: Tables by the relation of the noun (`entries.UNOWNED` ...), then by number (`SINGULAR` ...).
+Choices = tuple[Numbers, Numbers, Numbers]
+
+_Weights = dict[Determiner, float]
+_POINTED: _Weights = {THE: 45.0, THIS: 6.0}
+_POSSESSIVES: _Weights = {MY: 8.0, HIS: 6.0, HER: 6.0, OUR: 4.0}
+_POSSESSED: _Weights = {THE: 20.0, THIS: 1.0, MY: 12.0, HIS: 10.0, HER: 10.0, OUR: 6.0}
+_ONE: _Weights = {AN: 25.0}
+_EVERY: _Weights = {EVERY: 4.0}
+_SEVERAL: _Weights = {MANY_: 7.0, SOME: 6.0, TWO: 5.0, THREE: 2.0}
+_BARE: _Weights = {NONE: 16.0}
 
 
-def _table(*groups: list[tuple[Determiner, float]]) -> Table[Determiner]:
-    pairs = [pair for group in groups for pair in group]
-    return Table([item for item, _ in pairs], [weight for _, weight in pairs])
+def _choices(singular: _Weights, plural: _Weights, mass: _Weights) -> Choices:
+    """Tables for what may stand beside the definite determiners, which are always possible."""
+    extra = (singular, plural, mass)
+    unowned = tuple(_table(_POINTED | group) for group in extra)
+    owned = tuple(_table(_POINTED | _POSSESSIVES | group) for group in extra)
+    related = (_table(_POSSESSED),) * 3
+    return unowned, owned, related  # type: ignore[return-value]
 
 
-_BARE = [(NONE, 20.0)]
-_definite = _table(_DEFINITE)
-_definite_or_one = _table(_DEFINITE, _ONE)
+def _table(weights: _Weights) -> Table[Determiner]:
+    return Table(list(weights), list(weights.values()))
 
-# Tables by number: singular, plural, mass.
+
 #: Anything, with room for at least one word beside the noun.
-ANY = (
-    _table(_DEFINITE, _ONE, [(EVERY, 4.0)]),
-    _table(_DEFINITE, _SEVERAL, _BARE),
-    _table(_DEFINITE, _BARE),
-)
+ANY = _choices(_ONE | _EVERY, _SEVERAL | _BARE, _BARE)
 #: The same for four words, of which a noun without determiner could fill only three.
-FULL = (_table(_DEFINITE, _ONE, [(EVERY, 4.0)]), _table(_DEFINITE, _SEVERAL), _definite)
+FULL = _choices(_ONE | _EVERY, _SEVERAL, {})
 #: Parts of a coordination, heads of a relative clause and objects of a preposition. Neither
 #: numerals nor bare plurals: `in zwei Schulen` would be both `in` and `into two schools`.
-PLAIN = (_definite_or_one, _definite, _definite)
+PLAIN = _choices(_ONE, {}, {})
 #: Known things: under negation with `nicht`.
-KNOWN = (_definite, _definite, _definite)
-#: A head with a genitive after it.
-HEAD = (_table([(THE, 1.0)]),) * 3
+KNOWN = _choices({}, {}, {})
+#: A head with a genitive after it, and causes: `the` alone.
+HEAD: Choices = (((_table({THE: 1.0}),) * 3),) * 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,8 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+_INTEGER_BITS = [0.0, *(math.log2(count) for count in range(1, 129))]
+
 
 class Table(Generic[T]):
     """A finite distribution, prepared once so that a draw costs one bisection.
@@ -50,12 +52,11 @@ class Draw:
         bits: Sum of -log2 of the probability of every choice since the last `restart`.
     """
 
-    __slots__ = ("_integer_bits", "_key", "_random", "bits")
+    __slots__ = ("_key", "_random", "bits")
 
     def __init__(self, generator: random.Random) -> None:
         self._random = generator.random
         self._key = 0
-        self._integer_bits = [0.0] + [math.log2(count) for count in range(1, 129)]
         self.bits = 0.0
 
     def restart(self) -> None:
@@ -87,5 +88,5 @@ class Draw:
         count = high - low + 1
         if count <= 1:
             return low
-        self.bits += self._integer_bits[count]
+        self.bits += _INTEGER_BITS[count]
         return low + int(self._random() * count)

@@ -8,10 +8,15 @@ from nmt.data.grammar import english, german
 from nmt.data.grammar.draw import Table
 
 
+# How a noun goes with possessives and genitives: not at all (`the rain`), well (`her book`), or so
+# that it needs them or an article that points at someone known (`my mother`, hardly `a mother`).
+UNOWNED, OWNED, RELATED = 0, 1, 2
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Noun:
     """A noun; `plural` forms are empty when it has none, `bare` when it may lack any article,
-    `owned` when a genitive of a person goes well with it.
+    `relation` is one of `UNOWNED`, `OWNED` and `RELATED`.
     """
 
     english: tuple[str, str]
@@ -21,7 +26,7 @@ class Noun:
     plural: tuple[str, ...]
     noun_class: str
     bare: bool
-    owned: bool
+    relation: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +49,7 @@ class Adverb:
     german: tuple[str, ...]
     links: tuple[tuple[int, int, bool], ...]
     tenses: tuple[str, ...]
+    article: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +132,7 @@ def noun(entry: Mapping[str, Any], *, noun_class: str, bare: bool) -> Noun:
         plural,
         noun_class,
         bare=bare and not plural,
-        owned=entry.get("owned", noun_class not in _WITHOUT_OWNER),
+        relation=_relation(entry, noun_class),
     )
 
 
@@ -152,7 +158,7 @@ def adverb(entry: Mapping[str, Any]) -> Adverb:
         links.append((int(left), int(right), not link.endswith("?")))
     if any(left >= len(source) or right >= len(target) for left, right, _ in links):
         raise ValueError(f"the links of {entry['en']!r} point outside its words: correct `links`")
-    return Adverb(source, target, tuple(links), tuple(entry.get("tenses", ())))
+    return Adverb(source, target, tuple(links), tuple(entry.get("tenses", ())), _article(entry))
 
 
 def verb(
@@ -220,7 +226,7 @@ def copula(subject: Slot) -> Verb:
     )
 
 
-_WITHOUT_OWNER = frozenset({"cause", "drink", "staple", "food", "outdoors"})
+_WITHOUT_OWNER = frozenset({"cause", "drink", "staple"})
 _LEAST_WORDS = {
     "intransitive": 2,
     "locative": 5,
@@ -231,6 +237,12 @@ _LEAST_WORDS = {
     "motion": 5,
     "clausal": 2,
 }
+
+
+def _relation(entry: Mapping[str, Any], noun_class: str) -> int:
+    if entry.get("related", False):
+        return RELATED
+    return OWNED if entry.get("owned", noun_class not in _WITHOUT_OWNER) else UNOWNED
 
 
 def _article(entry: Mapping[str, Any]) -> str:

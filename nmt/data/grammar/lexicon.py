@@ -103,6 +103,7 @@ class Lexicon:
             for kind, listed in content["adverbs"].items()
         }
         self.adverb_tables = {kind: _zipf(listed) for kind, listed in self.adverbs.items()}
+        self.degrees = self.adverb_tables["degree"]
         self.time = {
             tense: _zipf([adverb for adverb in self.adverbs["time"] if tense in adverb.tenses])
             for tense in ("present", "perfect", "modal")
@@ -114,7 +115,7 @@ class Lexicon:
         self.places = _zipf(self.prepositions["place"])
         self.causes = _zipf(self.prepositions["cause"])
         self.companions: Table[Noun] = _zipf(
-            [noun for name in ("animal", "person") for noun in self.nouns[name] if noun.owned]
+            [noun for name in ("animal", "person") for noun in self.nouns[name] if noun.relation]
         )
         self._index_verbs(content["verbs"])
 
@@ -166,11 +167,24 @@ class Lexicon:
             if frame != "clausal"
             for verb, weight in zip(listed, zipf_weights(len(listed)), strict=True)
         ]
+        self.actions_by_size = {
+            size: _fitting([(v, w) for v, w in weighted if v.frame != "copula"], size)
+            for size in range(2, LONG_CLAUSE + 1)
+        }
         self._by_size = {size: _fitting(weighted, size) for size in range(2, LONG_CLAUSE + 1)}
         #: Verbs by the class of their subject and the words of the clause (capped).
         self.with_subject = {
             (name, size): _fitting([(v, w) for v, w in weighted if name in v.subject.classes], size)
             for name in described
+            for size in range(3, LONG_CLAUSE + 1)
+        }
+        #: The same without the copula, for a second verb phrase with the subject of the first.
+        self.actions = {
+            (name, size): _fitting(
+                [(v, w) for v, w in weighted if name in v.subject.classes and v.frame != "copula"],
+                size,
+            )
+            for name in ("person", "animal")
             for size in range(3, LONG_CLAUSE + 1)
         }
         #: Verbs by the class of their object; ditransitive verbs stand aside.

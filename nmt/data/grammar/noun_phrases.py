@@ -5,13 +5,11 @@ and coordinations. Relative clauses are put behind them in `clauses`.
 from dataclasses import dataclass
 
 from nmt.data.grammar import determiners, german
-from nmt.data.grammar.determiners import MANY, MASS, SINGULAR, Determiner, Pronoun
+from nmt.data.grammar.determiners import MANY, MASS, SINGULAR, Choices, Determiner, Pronoun
 from nmt.data.grammar.draw import Draw, Table
-from nmt.data.grammar.entries import Adjective, Noun, Slot
+from nmt.data.grammar.entries import UNOWNED, Adjective, Noun, Slot
 from nmt.data.grammar.lexicon import Lexicon
 from nmt.data.grammar.tokens import Token
-
-Determiners = tuple[Table[Determiner], Table[Determiner], Table[Determiner]]
 
 LONGEST = 9  # words of a noun phrase without a relative clause
 
@@ -67,32 +65,34 @@ def noun_group(
         noun: The head.
         many: 1 for the plural, else 0.
         determiner: One that occurs in this number.
-        modifiers: 0 for none, 1 for an adjective, 2 for `very` and an adjective.
+        modifiers: 0 for none, 1 for an adjective, 2 for an adjective with `very` or the like.
         case: The German case.
         negation: The link key of `not` when the determiner is `kein`.
     """
     column = german.PLURAL if many else noun.gender
     english_words: list[Token] = []
     german_words: list[Token] = []
-    adjective = None
+    adjective = degree = None
     if modifiers:
         table = lexicon.adjectives_of if modifiers == 1 else lexicon.gradable_of
         adjective = draw.pick(table[noun.noun_class])
+        if modifiers == 2:
+            degree = draw.pick(lexicon.degrees)
     word = determiner.english[many]
     form = determiner.forms[column][case]
-    key = draw.key() if not negation else negation
+    key = negation or draw.key()
     if word:
         if word == "a":
-            follower = noun if adjective is None else adjective
-            word = "a" if modifiers == 2 else follower.article
+            follower = degree or adjective or noun
+            word = follower.article
         english_words.append((word, -key if negation else key))
     if form:
         german_words.append((form, key))
     if adjective is not None:
-        if modifiers == 2:
+        if degree is not None:
             key = draw.key()
-            english_words.append(("very", key))
-            german_words.append(("sehr", key))
+            english_words.append((degree.english[0], key))
+            german_words.append((degree.german[0], key))
         key = draw.key()
         ending = german.ADJECTIVE_ENDINGS[determiner.declension][column][case]
         english_words.append((adjective.english, key))
@@ -108,7 +108,7 @@ def noun_group(
         column,
         noun.noun_class,
         contractible=determiner is determiners.THE,
-        owned=noun.owned,
+        owned=noun.relation != UNOWNED,
         adjective=adjective,
     )
 
@@ -170,14 +170,14 @@ def short_phrase(
     *,
     words: int,
     case: int,
-    choices: Determiners = determiners.ANY,
+    choices: Choices = determiners.ANY,
 ) -> NounPhrase:
     """A phrase of two to four words: a noun with determiner, adjective or both."""
     noun = draw.pick(slot.nouns)
     number = MASS if not noun.plural else draw.pick(_NUMBER)
     if choices is determiners.ANY and (words == 4 or (number == MASS and not noun.bare)):
         choices = determiners.FULL
-    determiner = draw.pick(choices[number])
+    determiner = draw.pick(choices[noun.relation][number])
     many = 1 if number == MANY else 0
     modifiers = words - 1 - (1 if determiner.english[many] else 0)
     return noun_group(
@@ -206,7 +206,7 @@ def negated_phrase(
 
 
 def long_phrase(
-    draw: Draw, lexicon: Lexicon, slot: Slot, *, words: int, case: int, choices: Determiners
+    draw: Draw, lexicon: Lexicon, slot: Slot, *, words: int, case: int, choices: Choices
 ) -> NounPhrase:
     """A phrase of five to nine words: two noun groups, joined by `and` or as a genitive."""
     left_words = draw.integer(max(2, words - 5), min(4, words - 3))

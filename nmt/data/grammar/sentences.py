@@ -105,14 +105,15 @@ def _two_predicates(
     draw: Draw, lexicon: Lexicon, words: int, *, front: bool
 ) -> tuple[Clause, Clause]:
     first = draw.integer(4, words - 1 - SHORTEST)
-    wish = Wish(tenses="plain", relative=False, front=front, longest_subject=4)
+    verb = draw.pick(lexicon.actions_by_size[min(first, LONG_CLAUSE)])
+    wish = Wish(verb=verb, tenses="plain", relative=False, front=front, longest_subject=4)
     left = build_clause(draw, lexicon, first, wish)
     subject = left.subject
     rest = words - 1 - first
     shared = NounPhrase(
         [], [], subject.agreement, subject.column, subject.noun_class, first=subject.first
     )
-    verb = draw.pick(lexicon.with_subject[subject.noun_class, min(max(rest, 3), LONG_CLAUSE)])
+    verb = draw.pick(lexicon.actions[subject.noun_class, min(max(rest, SHORTEST), LONG_CLAUSE)])
     wish = Wish(verb=verb, subject=shared, tenses="plain")
     return left, build_clause(draw, lexicon, rest, wish)
 
@@ -137,7 +138,7 @@ def _after(draw: Draw, lexicon: Lexicon, words: int) -> Words:
     first = draw.integer(SHORTEST, min(LONGEST_CLAUSE, rest - SHORTEST))
     wish = Wish(front=True, tenses="timeless" if conjunction.temporal else "any")
     clause = build_clause(draw, lexicon, first, wish)
-    subordinate = _introduced(draw, lexicon, conjunction, rest - first)
+    subordinate = _introduced(draw, lexicon, conjunction, rest - first, depth=1)
     return (
         english_statement(clause) + subordinate[0],
         [*german_verb_second(clause), COMMA, *subordinate[1]],
@@ -150,7 +151,7 @@ def _before(draw: Draw, lexicon: Lexicon, words: int) -> Words:
     rest = words - len(conjunction.english)
     least = max(SHORTEST, rest - LONGEST_CLAUSE)
     first = draw.integer(least, rest - SHORTEST)
-    subordinate = _introduced(draw, lexicon, conjunction, first)
+    subordinate = _introduced(draw, lexicon, conjunction, first, depth=1)
     wish = Wish(tenses="timeless" if conjunction.temporal else "any")
     clause = build_clause(draw, lexicon, rest - first, wish)
     return (
@@ -179,20 +180,27 @@ def _saying(draw: Draw, lexicon: Lexicon, words: int, *, front: bool) -> tuple[C
 
 def _thatted(draw: Draw, lexicon: Lexicon, words: int, *, depth: int) -> Words:
     key = draw.key()
-    content = _subordinate(draw, lexicon, words, tenses="any", depth=depth)
+    content = _subordinate(draw, lexicon, words, tenses="any", depth=depth, temporal=False)
     return [("that", key), *content[0]], [("dass", key), *content[1]]
 
 
-def _introduced(draw: Draw, lexicon: Lexicon, conjunction: Conjunction, words: int) -> Words:
+def _introduced(
+    draw: Draw, lexicon: Lexicon, conjunction: Conjunction, words: int, *, depth: int
+) -> Words:
     key = draw.key()
-    content = _subordinate(draw, lexicon, words, tenses=conjunction.tenses, depth=1)
+    temporal = conjunction.temporal
+    content = _subordinate(
+        draw, lexicon, words, tenses=conjunction.tenses, depth=depth, temporal=temporal
+    )
     return (
         [*[(word, key) for word in conjunction.english], *content[0]],
         [(conjunction.german, key), *content[1]],
     )
 
 
-def _subordinate(draw: Draw, lexicon: Lexicon, words: int, *, tenses: str, depth: int) -> Words:
+def _subordinate(
+    draw: Draw, lexicon: Lexicon, words: int, *, tenses: str, depth: int, temporal: bool
+) -> Words:
     """The inside of a subordinate clause, verb last, with further clauses when it is long."""
     nested = words > LONGEST_CLAUSE or (words >= SHORTEST_COMPLEX and depth < 3 and draw.flip(0.25))
     if not nested:
@@ -203,18 +211,18 @@ def _subordinate(draw: Draw, lexicon: Lexicon, words: int, *, tenses: str, depth
                 [*english_statement(left), ("and", key), *english_predicate(right)],
                 [*german_verb_last(left), ("und", key), *german_verb_last(right)],
             )
-        clause = build_clause(draw, lexicon, words, Wish(tenses=tenses))
+        clause = build_clause(draw, lexicon, words, Wish(tenses=tenses, mid=not temporal))
         return english_statement(clause), german_verb_last(clause)
-    if draw.pick(_NESTED_SHAPES) == "that":
+    if temporal or depth >= 2 or draw.pick(_NESTED_SHAPES) == "that":
         clause, rest = _saying(draw, lexicon, words, front=False)
         inner = _thatted(draw, lexicon, rest, depth=depth + 1)
     else:
-        conjunction = draw.pick(_ANY)
+        conjunction = draw.pick(_FRONTED)
         rest = words - len(conjunction.english)
         first = draw.integer(SHORTEST, min(LONGEST_CLAUSE, rest - SHORTEST))
         tenses = "timeless" if conjunction.temporal and tenses == "any" else tenses
         clause = build_clause(draw, lexicon, first, Wish(tenses=tenses))
-        inner = _introduced(draw, lexicon, conjunction, rest - first)
+        inner = _introduced(draw, lexicon, conjunction, rest - first, depth=3)
     return (
         english_statement(clause) + inner[0],
         [*german_verb_last(clause), COMMA, *inner[1]],

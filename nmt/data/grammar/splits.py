@@ -1,5 +1,6 @@
 """Training, validation and test sets of the embedded corpus, without a sentence in common."""
 
+import gc
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -59,7 +60,28 @@ def generate_splits(
     ):
         if size < 0:
             raise ValueError(f"{name} is {size}: give a number of pairs, 0 or more")
-    collector = _Collector(Grammar(lexicon=lexicon), seed)
+    collecting = gc.isenabled()
+    gc.disable()  # a hundred thousand small tuples live on: looking for cycles among them is a fifth
+    try:
+        return _splits(
+            _Collector(Grammar(lexicon=lexicon), seed),
+            train_size,
+            valid_size,
+            test_per_bucket,
+            _LENGTH_RANGES[length_distribution],
+        )
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _splits(
+    collector: "_Collector",
+    train_size: int,
+    valid_size: int,
+    test_per_bucket: int,
+    length_range: Callable[[int], "Range"],
+) -> dict[str, list[GrammarPair]]:
     splits = {
         name: [
             pair
@@ -68,7 +90,6 @@ def generate_splits(
         ]
         for name, buckets in (("test", TEST_BUCKETS), ("test_long", LONG_TEST_BUCKETS))
     }
-    length_range = _LENGTH_RANGES[length_distribution]
     splits["valid"] = collector.collect("valid", valid_size, length_range)
     splits["train"] = collector.collect("train", train_size, length_range)
     return {name: splits[name] for name in ("train", "valid", "test", "test_long")}

@@ -28,7 +28,8 @@ Link = tuple[int, int]
 COMMA: Token = (",", 0)
 
 # Links are shared objects: sixty thousand pairs hold about a million of them.
-_LINKS: dict[int, Link] = {}
+_MOST_WORDS = 128
+_LINKS = [[(row, column) for column in range(_MOST_WORDS)] for row in range(_MOST_WORDS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +85,24 @@ def finished(tokens: list[Token], mark: str) -> list[Token]:
 
 def links(english: list[Token], german: list[Token]) -> tuple[tuple[Link, ...], tuple[Link, ...]]:
     """The sure and the possible links between two lists of tokens, each in source order."""
-    positions: dict[int, list[tuple[int, bool]]] = {}
+    positions: dict[int, list[int]] = {}  # by key; an index is inverted where the key is negative
     for index, (_, key) in enumerate(german):
-        if key:
-            positions.setdefault(abs(key), []).append((index, key > 0))
+        code = index if key > 0 else ~index
+        key = abs(key)
+        if key in positions:
+            positions[key].append(code)
+        else:
+            positions[key] = [code]
+    positions[0] = []
     sure: list[Link] = []
     possible: list[Link] = []
     for index, (_, key) in enumerate(english):
-        for other, positive in positions.get(abs(key), ()):
-            code = index << 16 | other
-            link = _LINKS.get(code)
-            if link is None:
-                link = _LINKS[code] = (index, other)
-            (sure if positive and key > 0 else possible).append(link)
+        row = _LINKS[index]
+        for code in positions.get(abs(key), ()):
+            if code >= 0 and key > 0:
+                sure.append(row[code])
+            else:
+                possible.append(row[code if code >= 0 else ~code])
     return tuple(sure), tuple(possible)
 
 
