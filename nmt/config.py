@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -90,8 +90,9 @@ def check_config(config: DictConfig) -> None:
         check("optimizer", "torch.optim.", params=[torch.nn.Parameter(torch.zeros(1))])
     check("decoding", "nmt.decoding.")
     check("scheduler", "nmt.training.schedules.")
-    if "data" in config:
-        check_metrics(config.data.target_lang)
+    target_lang = OmegaConf.select(config, "data.target_lang")
+    if target_lang is not None:
+        check_metrics(target_lang)
 
 
 @contextmanager
@@ -121,6 +122,8 @@ def _run_job(task: Callable[[DictConfig], None], config: DictConfig) -> None:
     except Exception as error:
         # In a sweep Hydra collects the error and goes on; otherwise it would add a line of its own.
         if HydraConfig.get().mode == RunMode.RUN:
+            with suppress(OSError):  # leaves no empty run folder behind
+                Path(HydraConfig.get().runtime.output_dir).rmdir()
             _exit_if_mendable(error)
         raise
 

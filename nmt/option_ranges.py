@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -19,13 +19,22 @@ def check_ranges(config: DictConfig) -> None:
     Raises:
         ValueError: One sentence naming the option as it is typed, its value and its range.
     """
-    for option in sorted(OmegaConf.missing_keys(config)):
+    for option in _missing(OmegaConf.to_container(config)):
         raise ValueError(f"{option} has no value; give {option}=VALUE.")
     absent = object()
     for option, (text, inside) in _RANGES.items():
         value = OmegaConf.select(config, option, default=absent)
         if value is not absent and not inside(value):
             raise ValueError(f"{option} is {value!r}; it must be {text}.")
+
+
+def _missing(node: Any, prefix: str = "") -> Iterator[str]:
+    """Yields the dotted names of the options that are `???`, without resolving others."""
+    if isinstance(node, dict):
+        for name, value in node.items():
+            yield from _missing(value, f"{prefix}.{name}" if prefix else str(name))
+    elif node == "???":
+        yield prefix
 
 
 def _whole(minimum: int) -> Range:
@@ -40,6 +49,7 @@ def _or_null(bounds: Range) -> Range:
     return f"{bounds[0]}, or null", lambda x: x is None or bounds[1](x)
 
 
+_LANGUAGE = ("a language code such as en", lambda x: isinstance(x, str) and x != "")
 _POSITIVE = _number("a positive number", lambda x: 0 < x < math.inf)
 _SHARE = (
     "a whole number of batches of at least 1 or a share above 0 and up to 1.0",
@@ -50,6 +60,8 @@ _RANGES: dict[str, Range] = {
     "label_smoothing": _number("a number in [0, 1)", lambda x: 0 <= x < 1),
     "num_validations": _whole(1),
     "threads": _or_null(_whole(1)),
+    "data.source_lang": _LANGUAGE,
+    "data.target_lang": _LANGUAGE,
     "data.token_budget": _whole(1),
     "data.eval_token_budget": _whole(1),
     "data.num_workers": _whole(0),

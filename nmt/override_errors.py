@@ -54,7 +54,7 @@ def _quoting(override: str) -> str:
     """Returns the advice to quote a value for Hydra, and again for the shell."""
     key, _, value = override.partition("=")
     if value.startswith("["):
-        quoted = "[" + ",".join(_quote(item) for item in value.strip("[]").split(",")) + "]"
+        quoted = "[" + ",".join(_quote(item.strip()) for item in value.strip("[]").split(",")) + "]"
     else:
         quoted = _quote(value)
     return f"quote the value, for the shell too: {shlex.quote(f'{key}={quoted}')}"
@@ -62,7 +62,8 @@ def _quoting(override: str) -> str:
 
 def _quote(value: str) -> str:
     r"""Returns `value` as Hydra's double-quoted string; only `\` before `"` is doubled there."""
-    value = value.strip().strip("\"'")
+    if value[:1] in ("'", '"') and value[0] == value[-1]:
+        value = value[1:-1]
     escaped = re.sub(r'(\\*)"', r'\1\1\\"', value)
     return '"' + re.sub(r"(\\+)$", r"\1\1", escaped) + '"'
 

@@ -1,0 +1,251 @@
+"""What a user mistypes ends as one line before anything heavy is imported or any data is read."""
+
+import importlib.util
+import logging
+import math
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+import nmt.cli.train  # registers the resolver that conf/train.yaml uses
+from nmt.config import check_config, config_directory, hydra_main
+
+
+@pytest.fixture
+def restored_logging():
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path, restored_logging):
+    """Runs a program on conf/train.yaml in an empty folder; returns its config or its error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+
+    def call(*overrides, job=check_config):
+        seen = []
+
+        @hydra_main("train")
+        def program(config):
+            job(config)
+            seen.append(config)
+
+        monkeypatch.setattr(sys, "argv", ["train.py", *overrides])
+        try:
+            program()
+        except SystemExit as stop:
+            status = stop.code
+            error = capsys.readouterr().err
+            assert (status, error.count("\n")) == (1, 1), error
+            return error.removeprefix("error: ")
+        return seen[0] if len(seen) == 1 else seen
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def composed():
+    """The config of `python train.py`."""
+    with initialize_config_dir(str(config_directory()), version_base="1.3"):
+        return compose("train")
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("trainer.max_epoch=3", "option 'trainer.max_epoch'; did you mean 'trainer.max_epochs'?"),
+        ("modle=rnn", "unknown option 'modle'; did you mean 'model'?"),
+        ("experimnt=x", "unknown option 'experimnt'; did you mean 'experiment'?"),
+        ("lr=0.1", "unknown option 'lr'; did you mean 'optimizer.lr'?"),
+        ("qqqqqqqq=1", "unknown option 'qqqqqqqq'; --cfg job lists all options"),
+        ("model.attention_dim=8", "it is an option of model=bahdanau"),
+        ("model=transformr", "model=transformr; did you mean 'model=transformer'? (available: "),
+        ("model", "cannot read 'model': options are written key=value"),
+        ("model=rnn,bahdanau", "add -m for a run of each"),
+        ("seed=${nope}", "Interpolation key 'nope' not found"),
+        ("data.name=???", "data.name has no value; give data.name=VALUE"),
+        ("ckpt_path=last", "ckpt_path=last: there is no last.ckpt"),
+    ],
+)
+def test_a_typing_error_is_one_line_with_the_nearest_option(run, tmp_path, typed, expected):
+    """(case 112)."""
+    assert expected in run(typed)
+    assert not list(tmp_path.glob("outputs/*/*"))
+
+
+IMPOSSIBLE = {
+    "seed": [-1],
+    "label_smoothing": [1, math.nan],
+    "num_validations": [0],
+    "threads": [0],
+    "data.source_lang": [None, False],
+    "data.token_budget": [0, 1.5],
+    "data.eval_token_budget": [-5],
+    "data.num_workers": [-1],
+    "data.tokenizer.vocab_size": [0],
+    "model.dropout": [1.5, "abc"],
+    "model.encoder_layers": [0],
+    "model.width": [True],
+    "model.num_heads": [3],
+    "decoding.beam_size": [0, -1],
+    "optimizer.lr": ["abc", 0, math.inf],
+    "optimizer.weight_decay": [-1],
+    "scheduler.warmup": [-1, "abc"],
+    "trainer.max_steps": [0, None],
+    "trainer.max_epochs": [0],
+    "trainer.accumulate_grad_batches": [0],
+    "trainer.gradient_clip_val": [0],
+    "trainer.log_every_n_steps": [0],
+    "trainer.limit_val_batches": [0],
+    "trainer.limit_train_batches": [1.5],
+    "callbacks.best.monitor": ["val_bleu"],
+}
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [(option, value) for option in IMPOSSIBLE for value in IMPOSSIBLE[option]]
+)
+def test_an_impossible_value_is_refused_with_option_and_value(composed, option, value):
+    """(cases 79, 114, 115)."""
+    config = composed.copy()
+    OmegaConf.update(config, option, value)
+    group, _, name = option.rpartition(".")
+    named = rf"{re.escape(option)}\b.*{re.escape(repr(value))}"
+    among_others = rf"{group}: .*'{name}': {re.escape(repr(value))}"
+    with pytest.raises(ValueError, match=rf"\A({named}|{among_others})[^\n]*\Z"):
+        check_config(config)
+
+
+def test_an_impossible_value_ends_the_program_and_leaves_no_run_folder(run, tmp_path):
+    """(case 115)."""
+    assert run("model.dropout=1.5").startswith("model.dropout is 1.5; it must be ")
+    assert not list(tmp_path.glob("outputs/*/*"))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("model.foo", 3, r"model: .*\.Transformer got an unexpected keyword argument 'foo'"),
+        ("model._target_", "os.getcwd", r"model\._target_ 'os\.getcwd' is not allowed"),
+        (
+            "optimizer._target_",
+            "nmt.tokenizer.Tokenizer",
+            r"optimizer\._target_ 'nmt.* not allowed",
+        ),
+        ("optimizer.betas", [0.9, 2], "optimizer: Invalid beta parameter at index 1: 2"),
+    ],
+)
+def test_a_group_that_cannot_be_built_is_refused(composed, option, value, expected):
+    """(case 115)."""
+    config = composed.copy()
+    OmegaConf.update(config, option, value, force_add=True)
+    with pytest.raises(ValueError, match=expected):
+        check_config(config)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("MeCab") is not None, reason="the extra is installed")
+def test_a_language_that_could_not_be_scored_is_refused(composed):
+    """(case 119)."""
+    config = composed.copy()
+    config.data.target_lang = "ja"
+    with pytest.raises(ValueError, match=r"sacrebleu\[ja\]"):
+        check_config(config)
+
+
+PATHS = ["a=b", "a,b", "a (1)", "a#1", "ä/數據", "C:\\x\\", "C:\\a (1)\\", "it's", 'say "x"', "a b"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_any_path_can_be_given_and_the_message_says_how(run, path):
+    """(cases 109, 110)."""
+    found = run(f"data.directory={path}", job=lambda config: None)
+    if isinstance(found, str):
+        advised = found.partition("for the shell too: ")[2]
+        found = run(*shlex.split(advised), job=lambda config: None)
+    assert found.data.directory == path
+
+
+def test_each_path_of_a_list_is_quoted_by_the_message(run):
+    message = run("data.train=[a (1).en,b.de]")
+    advised = message.partition("for the shell too: ")[2]
+    config = run(*shlex.split(advised), job=lambda config: None)
+    assert config.data.train == ["a (1).en", "b.de"]
+
+
+CHOICES = [
+    (group, path.stem)
+    for group in ("model", "decoding", "optimizer", "scheduler", "trainer")
+    for path in sorted((config_directory() / group).glob("*.yaml"))
+]
+
+
+@pytest.mark.parametrize(("group", "choice"), CHOICES)
+def test_every_choice_of_a_group_passes(group, choice):
+    with initialize_config_dir(str(config_directory()), version_base="1.3"):
+        check_config(compose("train", overrides=[f"{group}={choice}"]))
+
+
+def test_a_sweep_runs_every_job(run):
+    configs = run("-m", "seed=1,2", job=lambda config: None)
+    assert [config.seed for config in configs] == [1, 2]
+
+
+def test_a_failed_job_fails_the_sweep(run):
+    with pytest.raises(AssertionError, match=r"Error executing job with overrides.*seed=-1"):
+        run("-m", "seed=-1,2")
+
+
+def test_a_bug_keeps_its_traceback(run):
+    def job(config):
+        raise ValueError("from a library")
+
+    with pytest.raises(ValueError, match="from a library"):
+        run(job=job)
+
+
+def test_the_environment_of_a_job_is_the_users(run):
+    seen = []
+    run(job=lambda config: seen.append(os.environ.get("HYDRA_FULL_ERROR")))
+    assert seen == [None]
+    assert "HYDRA_FULL_ERROR" not in os.environ
+
+
+def test_full_errors_are_shown_on_request(run, monkeypatch):
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    with pytest.raises(ValueError, match="seed is -1"):
+        run("seed=-1")
+
+
+@pytest.mark.parametrize(
+    ("typed", "imported"),
+    [("modle=rnn", ""), ("optimizer.lr=abc", ""), ("model.dropout=1.5", "torch")],
+)
+def test_an_error_does_not_wait_for_heavy_imports(tmp_path, typed, imported):
+    """The training program gives up within seconds because it has imported little."""
+    code = (
+        "import sys\n"
+        "from nmt.cli.train import main\n"
+        "try: main()\n"
+        "except SystemExit as stop: assert stop.code == 1\n"
+        "print(*({'torch', 'pytorch_lightning', 'datasets', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, typed],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(nmt.cli.train.__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert done.stdout.strip() == imported
