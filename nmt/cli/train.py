@@ -12,11 +12,12 @@ OmegaConf.register_new_resolver("run_directory", run_directory, replace=True, us
 def main(config: DictConfig) -> None:
     """Checks the options, prepares the data, trains, and evaluates the best checkpoint."""
     check_config(config)
-    # Imported only now, because it takes seconds and a typing error should not have to wait.
+    # Imported only now: it takes seconds, and a typing error should not have to wait for it.
     import pytorch_lightning as pl
     import torch
     from hydra.utils import instantiate
 
+    from nmt.cli.results import write_results
     from nmt.training.run import build_module, build_trainer, fit
 
     if config.threads is not None:
@@ -29,4 +30,5 @@ def main(config: DictConfig) -> None:
     if trainer.is_global_zero:
         OmegaConf.save(config, f"{config.run_dir}/config.yaml", resolve=True)
     best = fit(config, data, module, trainer)
-    print(best)
+    if trainer.is_global_zero:
+        write_results(config, data, module, best)

@@ -1,0 +1,95 @@
+"""Scores a checkpoint on a corpus or a pair of files; behind `scripts/evaluate.py`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omegaconf import DictConfig, OmegaConf
+
+from nmt.config import check_config, hydra_main
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from nmt.translator import Translator
+
+
+@hydra_main("evaluate")
+def main(config: DictConfig) -> None:
+    """Translates the split, prints its scores, and writes them where asked."""
+    check_config(config)
+    import torch
+    from rich.console import Console
+
+    from nmt.checkpoint import build
+    from nmt.cli.assess import assess_split
+    from nmt.data.length_unit import default_unit
+    from nmt.evaluation.plots import plot_bleu_by_length
+    from nmt.evaluation.run_results import write_metrics, write_translations
+    from nmt.evaluation.summary import print_examples, print_paths, print_scores
+    from nmt.translator import Translator
+
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    translator = Translator.from_checkpoint(config.checkpoint, device=config.device)
+    if config.decoding is not None:
+        decoding = OmegaConf.to_container(config.decoding, resolve=True)
+        translator.search = build(decoding, allowed=("nmt.decoding.",))
+    splits = _splits(config, translator)
+    unit = default_unit(translator.source_lang)
+    results = [
+        assess_split(translator, name, split, unit=unit, batch_tokens=config.batch_tokens)
+        for name, split in splits.items()
+    ]
+    console = Console()
+    print_scores(console, results)
+    print_examples(console, results[0].sentences)
+    if config.output is None:
+        return
+    output = Path(config.output)
+    metrics = {result.name: result.metrics() for result in results} | {
+        "checkpoint": str(config.checkpoint),
+        "search": repr(translator.search),
+    }
+    written = [write_translations(output, result) for result in results]
+    written.append(write_metrics(output, metrics))
+    curves = {result.name: result.buckets for result in results}
+    written.append(plot_bleu_by_length(curves, output / "bleu_by_length.png", unit=unit))
+    print_paths(console, written)
+
+
+def _splits(config: DictConfig, translator: "Translator") -> "dict[str, Dataset]":
+    """Returns what is to be translated, by name."""
+    from datasets import Dataset
+    from hydra.utils import instantiate
+
+    from nmt.data.files import Languages, read_parallel
+
+    languages = (translator.source_lang, translator.target_lang)
+    if config.source is not None or config.reference is not None:
+        if config.source is None or config.reference is None or config.data is not None:
+            raise ValueError(
+                f"source={config.source} reference={config.reference}: give both files and no data."
+            )
+        text = read_parallel([config.source, config.reference], Languages(*languages, {}))
+        return {"files": Dataset.from_dict({"source": text.source, "target": text.target})}
+    data_config = config.data if config.data is not None else _data_of_run(config.checkpoint)
+    data = instantiate(data_config)
+    if (data.corpus.source_lang, data.corpus.target_lang) != languages:
+        raise ValueError(
+            f"checkpoint {config.checkpoint} translates {'-'.join(languages)}: set "
+            f"data.source_lang={languages[0]} data.target_lang={languages[1]}."
+        )
+    names = ["valid", *data.test_splits] if config.split == "all" else [config.split]
+    return {name: data.split(name) for name in names}
+
+
+def _data_of_run(checkpoint: str) -> DictConfig:
+    """Returns the data config of the run that a checkpoint belongs to."""
+    path = Path(checkpoint).resolve().parents[1] / "config.yaml"
+    if not path.is_file():
+        raise ValueError(
+            f"checkpoint {checkpoint} does not lie in a run folder with a config.yaml: give "
+            "data=NAME, or source=FILE reference=FILE."
+        )
+    data: DictConfig = OmegaConf.load(path).data
+    return data
