@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from toy_model import A, B, C, ToyModel, sources
 
@@ -246,3 +247,14 @@ def test_special_ids_are_forbidden_without_being_asked():
     for search in (BeamSearch(max_length=5), GreedySearch(max_length=5)):
         for (hypothesis,) in search(Tempting(), sources(11, 13, 17), None):
             assert set(hypothesis.tokens) <= {A, B, C}
+
+
+def test_a_model_that_gives_no_numbers_gives_answers_that_say_so():
+    class Diverged(ToyModel):
+        def log_probs(self, key, prefix):
+            return torch.full((7,), math.nan)
+
+    for search in (BeamSearch(max_length=3), GreedySearch(max_length=3)):
+        (hypotheses,) = search(Diverged(), sources(11), None)
+        assert len(hypotheses) == 1
+        assert math.isnan(hypotheses[0].score)

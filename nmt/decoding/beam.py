@@ -101,6 +101,7 @@ class BeamSearch:
             longer, parents = _best_extensions(beam, token_log_probs, self.beam_size)
             longer = self._freeze(beam, longer, parents, finished, cut)
             done = self._attainable(longer) <= finished.scores[longer.sentences, -1]
+            done |= longer.limits < longer.length  # though a model that gives NaN is never done
             keep = sentences_to_keep(done)
             if keep is not None and not len(keep):
                 break
@@ -121,7 +122,7 @@ class BeamSearch:
             longer: Their best extensions.
             parents: (B, beam') the place in `beam` of each extension's parent.
             finished: Takes those that end in EOS.
-            cut: Takes those of `beam` at their limit whose best extension is not EOS.
+            cut: Takes those of `beam` that are at their limit and did not end.
         """
         ended = longer.prefixes[..., -1] == EOS
         self._list(finished, longer, ended)

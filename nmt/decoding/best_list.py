@@ -39,7 +39,7 @@ class BestList:
             log_probs: (B', beam).
             scores: (B', beam).
         """
-        if not (scores > -math.inf).any():
+        if (scores == -math.inf).all():
             return
         missing = prefixes.shape[-1] - self._prefixes.shape[-1]
         self._prefixes = F.pad(self._prefixes, (0, missing), value=PAD)
