@@ -12,7 +12,8 @@ from functools import lru_cache
 
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.metrics.ter import TER
+
+from nmt.evaluation.edit_rate import FastTER
 
 _TOKENIZERS = {
     **dict.fromkeys(("zh", "zho", "chi", "cmn", "yue"), "zh"),
@@ -98,7 +99,7 @@ def score(hypotheses: Sequence[str], references: Sequence[str], *, target_lang: 
     bleu_metric = _bleu_metric(bleu_tokenizer(target_lang))
     by_character = bleu_tokenizer(target_lang) in ("zh", "ja-mecab")
     chrf_metric = CHRF()
-    ter_metric = TER(normalized=by_character, asian_support=by_character)
+    ter_metric = FastTER(normalized=by_character, asian_support=by_character)
     bleu_score = bleu_metric.corpus_score(hypotheses, [references])
     return Scores(
         bleu=bleu_score.score,
