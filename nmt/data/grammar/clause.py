@@ -11,9 +11,9 @@ from nmt.data.grammar.tokens import Token
 from nmt.data.grammar.verb_groups import VerbGroup
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: one is made per clause, at a third of the time
 class Wish:
-    """What the surroundings ask of a clause.
+    """What the surroundings ask of a clause; never changed.
 
     Attributes:
         verb: The verb, or None to draw one.

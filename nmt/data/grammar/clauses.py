@@ -19,12 +19,11 @@ from nmt.data.grammar.tokens import Token
 from nmt.data.grammar.verb_groups import draw_tense, verb_group
 
 _WITH_OBJECT = frozenset({"transitive", "dative", "ditransitive"})
-_RANGES = (determiners.PLAIN, determiners.KNOWN)
 
 
 def build_clause(draw: Draw, lexicon: Lexicon, words: int, wish: Wish) -> Clause:
     """A clause of about so many English words, the given subject among them."""
-    verb = wish.verb or draw.pick(lexicon.verbs_for(words))
+    verb = wish.verb or draw.pick(lexicon.verbs.any(words))
     preposition = draw.pick(verb.prepositions) if verb.prepositions and not wish.gap else None
     places = places_of(lexicon, verb, preposition, wish)
     fixed = 1 + len(verb.particles) + (verb.frame == "copula") + wish.question
@@ -42,7 +41,7 @@ def build_clause(draw: Draw, lexicon: Lexicon, words: int, wish: Wish) -> Clause
         wish=wish,
     )
     room -= adverbials.words
-    very = verb.frame == "copula" and room > 0 and draw.flip(0.3)
+    very = verb.frame == "copula" and room > 0 and not tense.negated and draw.flip(0.5)
     end = adverbials.ends()
     closed = bool(end) or wish.closed or tense.negated
     if places:
@@ -55,7 +54,7 @@ def build_clause(draw: Draw, lexicon: Lexicon, words: int, wish: Wish) -> Clause
     group = verb_group(draw, verb, tense, agreement=subject.agreement, question=wish.question)
     clause = Clause(subject, group, adverbials.front, adverbials.mid[0], [], end, [])
     if verb.frame == "copula":
-        _add_predicate(draw, lexicon, clause, adverbials, very=very)
+        _add_predicate(draw, lexicon, clause, verb, adverbials, very=very)
     else:
         relative = wish.relative and not closed
         _add_objects(draw, lexicon, clause, verb, preposition, places, adverbials, relative)
@@ -63,12 +62,21 @@ def build_clause(draw: Draw, lexicon: Lexicon, words: int, wish: Wish) -> Clause
 
 
 def _add_predicate(
-    draw: Draw, lexicon: Lexicon, clause: Clause, adverbials: Adverbials, *, very: bool
+    draw: Draw,
+    lexicon: Lexicon,
+    clause: Clause,
+    verb: Verb,
+    adverbials: Adverbials,
+    *,
+    very: bool,
 ) -> None:
     """`be` + adjective: another adjective than the one beside the subject."""
-    table = (lexicon.gradable_of if very else lexicon.adjectives_of)[clause.subject.noun_class]
+    tables = lexicon.gradable_of if very else lexicon.adjectives_of
+    table = (lexicon.passing_of if verb.passing else tables)[clause.subject.noun_class]
+    bits = draw.bits
     adjective = draw.pick(table)
-    while adjective is clause.subject.adjective and len(table) > 1:
+    while adjective is clause.subject.adjective:
+        draw.bits = bits
         adjective = draw.pick(table)
     clause.middle += adverbials.mid[1]
     if clause.group.negation:
@@ -149,12 +157,19 @@ def _object(
     free = verb.frame not in ("locative", "motion")
     choices = determiners.KNOWN if known else determiners.ANY if free else determiners.PLAIN
     pronouns = determiners.OBJECTS[place.case][not subject.first] if verb.pronouns else None
-    return argument(
-        draw,
-        lexicon,
-        place,
-        choices=choices,
-        pronouns=pronouns,
-        relative=relative,
-        build=build_clause,
-    )
+    bits = draw.bits
+    for _ in range(3):
+        phrase = argument(
+            draw,
+            lexicon,
+            place,
+            choices=choices,
+            pronouns=pronouns,
+            relative=relative,
+            build=build_clause,
+        )
+        # `Anna sees Anna` would need a reflexive, `the dog sees the dog` is odd.
+        if not subject.english or phrase.english[-1][0] != subject.english[-1][0]:
+            break
+        draw.bits = bits
+    return phrase

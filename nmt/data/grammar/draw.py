@@ -41,8 +41,13 @@ class Table(Generic[T]):
 
 
 def zipf_weights(count: int, *, shift: float = 2.0) -> list[float]:
-    """Weights 1 / (rank + shift) with ranks from 0: Zipf's law, flattened at the top (Mandelbrot)."""
+    """Weights 1 / (rank + shift) with ranks from 0: Zipf's law, flattened at the top."""
     return [1.0 / (rank + shift) for rank in range(count)]
+
+
+def zipf_table(items: Sequence[T]) -> Table[T]:
+    """A table of items in the order of their frequency."""
+    return Table(items, zipf_weights(len(items)))
 
 
 class Draw:

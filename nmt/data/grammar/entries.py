@@ -7,7 +7,6 @@ from typing import Any
 from nmt.data.grammar import english, german
 from nmt.data.grammar.draw import Table
 
-
 # How a noun goes with possessives and genitives: not at all (`the rain`), well (`her book`), or so
 # that it needs them or an article that points at someone known (`my mother`, hardly `a mother`).
 UNOWNED, OWNED, RELATED = 0, 1, 2
@@ -15,8 +14,17 @@ UNOWNED, OWNED, RELATED = 0, 1, 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noun:
-    """A noun; `plural` forms are empty when it has none, `bare` when it may lack any article,
-    `relation` is one of `UNOWNED`, `OWNED` and `RELATED`.
+    """A noun, its forms by case.
+
+    Attributes:
+        english: Singular and plural.
+        article: `a` or `an`.
+        gender: Column of the singular in tables of `german`.
+        singular: German forms by case.
+        plural: German forms by case, empty when there is no plural.
+        noun_class: Semantic class, for selectional preferences.
+        bare: The singular may lack any article (`milk`).
+        relation: `UNOWNED`, `OWNED` or `RELATED`.
     """
 
     english: tuple[str, str]
@@ -31,13 +39,17 @@ class Noun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjective:
-    """An adjective; `forms` by ending, `german` uninflected as after `sein`."""
+    """An adjective; `forms` by ending, `german` uninflected as after `sein`.
+
+    `gradable` ones go with `very`; `passing` ones tell a state that ends (`has been tired`).
+    """
 
     english: str
     article: str
     german: str
     forms: Mapping[str, str]
     gradable: bool
+    passing: bool
     classes: tuple[str, ...]
 
 
@@ -104,6 +116,7 @@ class Verb:
     object: Slot | None
     prepositions: Table[Preposition] | None
     state: bool
+    passing: bool
     negatable: bool
     pronouns: bool
     manner: bool
@@ -144,6 +157,7 @@ def adjective(entry: Mapping[str, Any]) -> Adjective:
         german=entry["de"],
         forms=german.adjective_forms(entry.get("stem", entry["de"])),
         gradable=entry.get("gradable", True),
+        passing=entry.get("passing", False),
         classes=tuple(entry["of"]),
     )
 
@@ -192,6 +206,7 @@ def verb(
         object=object_slot,
         prepositions=prepositions,
         state=entry.get("kind") == "state",
+        passing=False,
         negatable=entry.get("negatable", True),
         pronouns=entry.get("pronouns", True),
         manner="manner" in options,
@@ -200,8 +215,11 @@ def verb(
     )
 
 
-def copula(subject: Slot) -> Verb:
-    """`be` / `sein` with a predicative adjective: the one verb that the lexicon does not list."""
+def copula(subject: Slot, *, passing: bool) -> Verb:
+    """`be` / `sein` with a predicative adjective: the one verb that the lexicon does not list.
+
+    With `passing` the adjective tells a state that ends, and the perfect makes sense.
+    """
     return Verb(
         english=english.BE,
         base="be",
@@ -218,6 +236,7 @@ def copula(subject: Slot) -> Verb:
         object=None,
         prepositions=None,
         state=False,
+        passing=passing,
         negatable=True,
         pronouns=False,
         manner=False,

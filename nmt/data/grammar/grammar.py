@@ -4,7 +4,8 @@ import random
 
 from nmt.data.grammar.draw import Draw, Table
 from nmt.data.grammar.lexicon import load_lexicon
-from nmt.data.grammar.sentences import SHORTEST, sentence
+from nmt.data.grammar.sentences import sentence
+from nmt.data.grammar.subordinate import SHORTEST
 from nmt.data.grammar.tokens import GrammarPair, Token, links, text
 
 SHORTEST_INPUT, LONGEST_INPUT = 3, 80

@@ -1,5 +1,7 @@
-"""Noun phrases of one to nine words: pronouns, names, determiner + adjective + noun, genitives
-and coordinations. Relative clauses are put behind them in `clauses`.
+"""Noun phrases of one to nine words: pronouns, names, nouns with what belongs to them.
+
+Longer ones are two noun groups, coordinated or the second in the genitive. Relative clauses are put
+behind noun groups in `arguments`.
 """
 
 from dataclasses import dataclass
@@ -149,9 +151,9 @@ def one_word(
             return pronoun_phrase(draw, draw.pick(pronouns))
         if kind != "bare" or not bare:
             return name_phrase(draw, lexicon)
-    if not bare:
+    noun = draw.pick(slot.nouns) if bare else None
+    if noun is None or not (noun.plural or noun.bare):
         return None
-    noun = draw.pick(slot.nouns)
     return noun_group(
         draw,
         lexicon,
@@ -191,8 +193,8 @@ def negated_phrase(
     """An object with `kein`: `a book` after `not`, `books`, `cold milk`."""
     noun = draw.pick(slot.nouns)
     many = 1 if noun.plural and (words == 1 or draw.pick(_NUMBER) == MANY) else 0
-    bare = many or not noun.plural
-    modifiers = min(words - (1 if bare else 2), 2)
+    bare = many or noun.bare
+    modifiers = min(words - (1 if bare else 2), 1)
     return noun_group(
         draw,
         lexicon,
@@ -222,7 +224,9 @@ def long_phrase(
         head = short_phrase(draw, lexicon, slot, words=left_words, case=case, choices=coordinated)
     same = lexicon.slot((head.noun_class,))
     other = head
+    bits = draw.bits
     while other.english[-1][0] == head.english[-1][0]:
+        draw.bits = bits
         other = short_phrase(draw, lexicon, same, words=right_words, case=case, choices=coordinated)
     key = draw.key()
     return NounPhrase(

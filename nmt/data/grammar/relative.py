@@ -1,14 +1,14 @@
 """Relative clauses, verb last between commas, with the pronoun's gender, number and case.
 
 English has `who`, `whom`, `whose` for people, else `that`; after a preposition `whom` or `which`.
-Where the German pronoun could be subject as well as object (`die Frau, die ...`) and both would make
-sense, the subject is `he`, `I` or `we`, whose German shows that it is the subject.
+Where the German pronoun could be subject as well as object (`die Frau, die ...`) and both would
+make sense, the subject is `he`, `I` or `we`, whose German shows that it is the subject.
 """
 
 from nmt.data.grammar import determiners, german
 from nmt.data.grammar.clause import Build, Wish, english_statement, german_verb_last
 from nmt.data.grammar.draw import Draw, Table
-from nmt.data.grammar.lexicon import LONG_CLAUSE, Lexicon
+from nmt.data.grammar.lexicon import Lexicon
 from nmt.data.grammar.noun_phrases import NounPhrase
 from nmt.data.grammar.tokens import COMMA, Token
 
@@ -21,6 +21,7 @@ _THING = Table(["object", "subject"], [75.0, 25.0])
 _KINDS = {
     "person": _PERSON,
     "animal": _ANIMAL,
+    "home": _LOCATION,
     "building": _LOCATION,
     "room": _LOCATION,
     "outdoors": _LOCATION,
@@ -32,13 +33,12 @@ def add_relative_clause(
 ) -> None:
     """Puts a relative clause of about `words` English words behind the head, in place."""
     kind = draw.pick(_KINDS.get(head.noun_class, _THING))
-    size = min(max(words, SHORTEST), LONG_CLAUSE)
     if kind == "place" and words < SHORTEST + 1:
         kind = "subject"
-    if kind == "object" and (head.noun_class, size) not in lexicon.with_object:
+    if kind == "object" and lexicon.verbs.with_object(head.noun_class, words) is None:
         kind = "subject"
     make = {"subject": _subject, "object": _object, "whose": _whose, "place": _place}[kind]
-    english, german_words = make(draw, lexicon, head, words, size, build)
+    english, german_words = make(draw, lexicon, head, words, build)
     head.english += english
     head.german += [COMMA, *german_words, COMMA]
     head.contractible = False
@@ -47,9 +47,7 @@ def add_relative_clause(
 Words = tuple[list[Token], list[Token]]
 
 
-def _subject(
-    draw: Draw, lexicon: Lexicon, head: NounPhrase, words: int, size: int, build: Build
-) -> Words:
+def _subject(draw: Draw, lexicon: Lexicon, head: NounPhrase, words: int, build: Build) -> Words:
     key = draw.key()
     pronoun = NounPhrase(
         [("who" if head.noun_class == "person" else "that", key)],
@@ -59,15 +57,15 @@ def _subject(
         head.noun_class,
         adjective=head.adjective,
     )
-    verb = draw.pick(lexicon.with_subject[head.noun_class, size])
+    verb = draw.pick(lexicon.verbs.of(head.noun_class, words))
     clause = build(draw, lexicon, words, Wish(verb=verb, subject=pronoun, relative=False))
     return english_statement(clause), german_verb_last(clause)
 
 
-def _object(
-    draw: Draw, lexicon: Lexicon, head: NounPhrase, words: int, size: int, build: Build
-) -> Words:
-    verb = draw.pick(lexicon.with_object[head.noun_class, size])
+def _object(draw: Draw, lexicon: Lexicon, head: NounPhrase, words: int, build: Build) -> Words:
+    table = lexicon.verbs.with_object(head.noun_class, words)
+    assert table is not None
+    verb = draw.pick(table)
     person = head.noun_class == "person"
     key = draw.key()
     if verb.prepositions is None:
@@ -83,11 +81,9 @@ def _object(
     return front[0] + english_statement(clause), front[1] + german_verb_last(clause)
 
 
-def _whose(
-    draw: Draw, lexicon: Lexicon, head: NounPhrase, words: int, size: int, build: Build
-) -> Words:
+def _whose(draw: Draw, lexicon: Lexicon, head: NounPhrase, words: int, build: Build) -> Words:
     noun = draw.pick(lexicon.companions)
-    many = 1 if draw.flip(0.25) else 0
+    many = 1 if noun.plural and draw.flip(0.25) else 0
     key, noun_key = draw.key(), draw.key()
     forms = noun.plural if many else noun.singular
     subject = NounPhrase(
@@ -97,16 +93,14 @@ def _whose(
         german.PLURAL if many else noun.gender,
         noun.noun_class,
     )
-    verb = draw.pick(lexicon.with_subject[noun.noun_class, max(size - 1, SHORTEST)])
+    verb = draw.pick(lexicon.verbs.of(noun.noun_class, words - 1))
     clause = build(draw, lexicon, words, Wish(verb=verb, subject=subject, relative=False))
     return english_statement(clause), german_verb_last(clause)
 
 
-def _place(
-    draw: Draw, lexicon: Lexicon, head: NounPhrase, words: int, size: int, build: Build
-) -> Words:
+def _place(draw: Draw, lexicon: Lexicon, head: NounPhrase, words: int, build: Build) -> Words:
     front = _after_preposition(draw, ("in",), "in", head, german.DATIVE)
-    verb = draw.pick(lexicon.with_place[max(size - 2, 2)])
+    verb = draw.pick(lexicon.verbs.with_place(words - 2))
     clause = build(draw, lexicon, words - 2, Wish(verb=verb, place=False, relative=False))
     return front[0] + english_statement(clause), front[1] + german_verb_last(clause)
 

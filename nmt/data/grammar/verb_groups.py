@@ -52,7 +52,8 @@ _GROUPS = {
     "plain": _PRESENT,
     "state": _PRESENT + _NEGATED,
     "clausal": _PRESENT + _PERFECT + _NEGATED,
-    "copula": _PRESENT + [(PERFECT, 8.0), (IS_NOT, 10.0), (NOT_PERFECT, 2.0)],
+    "copula": [*_PRESENT, (IS_NOT, 10.0)],
+    "passing": [*_PRESENT, (PERFECT, 12.0), (IS_NOT, 10.0), (NOT_PERFECT, 3.0)],
 }
 _MOST_EXTRA = 4
 _TABLES = {
@@ -74,7 +75,7 @@ def draw_tense(draw: Draw, verb: Verb, *, group: str, room: int) -> Tense:
         if verb.state:
             group = "state" if negative else "plain"
         elif verb.frame == "copula":
-            group = "copula" if negative else "plain"
+            group = ("passing" if verb.passing else "copula") if negative else "plain"
         elif verb.frame == "clausal":
             group = "clausal" if negative else "plain"
     return draw.pick(_TABLES[group, min(room, _MOST_EXTRA)])
