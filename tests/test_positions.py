@@ -21,8 +21,7 @@ HEAD_WIDTH = 6
 
 
 def rotation(first, num_rows):
-    cos, sin = rotary_table(first + num_rows, HEAD_WIDTH)[first:].chunk(2, -1)
-    return Rotation(cos, sin)
+    return Rotation(*rotary_table(first + num_rows, HEAD_WIDTH)[first:].chunk(2, -1))
 
 
 def test_rotation_equals_the_block_matrices_of_the_paper():
@@ -62,7 +61,7 @@ def test_tables_stay_fp32_when_the_model_is_cast():
     model = tiny_model("transformer").bfloat16()
     model(torch.tensor([[5, 7, 3]]), None, torch.tensor([[2, 6]]))
     _, turn = model.positions(torch.zeros(1, 3, 24, dtype=torch.bfloat16), 0)
-    assert turn.cos.dtype == turn.sin.dtype == torch.float32
+    assert turn.cos.dtype == turn.signed_sin.dtype == torch.float32
 
 
 @pytest.mark.parametrize("positions", ["rope", "sinusoidal"])

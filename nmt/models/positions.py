@@ -15,10 +15,10 @@ TABLE_BLOCK = 256  # rows by which a table grows
 
 @dataclass(frozen=True)
 class Rotation:
-    """The angles of T positions: cos and sin, (T, d / 2), always fp32."""
+    """The angles of T positions, each twice: cos and signed sin, (T, d), always fp32."""
 
     cos: Tensor
-    sin: Tensor
+    signed_sin: Tensor
 
 
 def angles(num_positions: int, width: int, base: float = 10_000.0) -> Tensor:
@@ -32,9 +32,10 @@ def angles(num_positions: int, width: int, base: float = 10_000.0) -> Tensor:
 
 
 def rotary_table(num_positions: int, head_width: int) -> Tensor:
-    """Returns [cos | sin] of the angles, (num_positions, head_width), fp32."""
+    """Returns [cos | cos | -sin | sin] of the angles, (num_positions, 2 x head_width), fp32."""
     table = angles(num_positions, head_width)
-    return torch.cat([table.cos(), table.sin()], -1)
+    cos, sin = table.cos(), table.sin()
+    return torch.cat([cos, cos, -sin, sin], -1)
 
 
 def sinusoidal_table(num_positions: int, width: int) -> Tensor:
@@ -46,16 +47,15 @@ def sinusoidal_table(num_positions: int, width: int) -> Tensor:
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
     """Rotates each pair (x_i, x_{i + d/2}) by the angle of its position: RoPE, half-split.
 
-    Su et al. 2021, equation 34, with the pairs of GPT-NeoX. Computed in fp32.
+    Su et al. 2021, equation 34, with the pairs of GPT-NeoX: the first halves become
+    x_1 cos - x_2 sin, the second ones x_2 cos + x_1 sin. Computed in fp32.
 
     Args:
         x: (..., T, d).
         rotation: the angles of the T positions.
     """
-    first, second = x.chunk(2, -1)
-    cos, sin = rotation.cos, rotation.sin
-    rotated = torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
-    return rotated.to(x.dtype)
+    swapped = x.roll(x.shape[-1] // 2, -1)
+    return (x * rotation.cos + swapped * rotation.signed_sin).to(x.dtype)
 
 
 class GrowingTable:
@@ -68,10 +68,10 @@ class GrowingTable:
     def __init__(self, compute: Callable[[int, int], Tensor], width: int) -> None:
         self._compute = compute
         self._width = width
-        self._table = torch.empty(0, width, device="cpu")
+        self._table = torch.empty(0, device="cpu")
 
     def rows(self, first: int, num_rows: int, device: torch.device) -> Tensor:
-        """Returns rows first .. first + num_rows - 1, (num_rows, width), on `device`."""
+        """Returns rows first .. first + num_rows - 1 on `device`, (num_rows, ...)."""
         last = first + num_rows
         if self._table.device != device or self._table.shape[0] < last:
             size = -(-last // TABLE_BLOCK) * TABLE_BLOCK
@@ -127,5 +127,5 @@ class Positions(nn.Module):
             return x + self.learned.rows(num_past, num_new), None
         if self.kind == "sinusoidal":
             return x + self._sinusoids.rows(num_past, num_new, x.device).to(x.dtype), None
-        cos, sin = self._rotations.rows(num_past, num_new, x.device).chunk(2, -1)
-        return x, Rotation(cos, sin)
+        cos, signed_sin = self._rotations.rows(num_past, num_new, x.device).chunk(2, -1)
+        return x, Rotation(cos, signed_sin)
