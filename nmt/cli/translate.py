@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the program; returns its exit status."""
     options = _parser().parse_args(argv)
-    logging.basicConfig(stream=sys.stderr, format=f"{_PROGRAM}: %(message)s", force=True)
+    logging.basicConfig(stream=sys.stderr, format=f"{_PROGRAM}: %(message)s")
     try:
         _run(options)
     except BrokenPipeError:

@@ -1,0 +1,288 @@
+"""The translate program, from a checkpoint file and bytes to bytes."""
+
+import gzip
+import io
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmt.checkpoint import FORMAT_VERSION, HYPER_PARAMETERS
+from nmt.cli.translate import main
+from nmt.models.recurrent import RecurrentEncoderDecoder
+from nmt.tokenizer import Tokenizer, train_tokenizer
+from nmt.translator import Translator
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "scripts" / "translate.py"
+TEXT = ["Ein Mädchen läuft.", "Ein Mann.", "Zwei Hunde spielen im Schnee."]
+MODEL = {
+    "width": 11,
+    "encoder_hidden": 13,
+    "decoder_hidden": 17,
+    "attention": "additive",
+    "attention_dim": 7,
+    "encoder_layers": 1,
+    "dropout": 0.0,
+    "memory_slots": None,
+}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """An untrained model: it babbles, but always the same for the same text."""
+    torch.manual_seed(5)
+    tokenizer = train_tokenizer(TEXT * 20, vocab_size=300)
+    size = Tokenizer(tokenizer).vocab_size
+    model = RecurrentEncoderDecoder(vocab_size=size, **MODEL)
+    target = "nmt.models.recurrent.RecurrentEncoderDecoder"
+    hyper_parameters = dict.fromkeys(HYPER_PARAMETERS) | {
+        "model": {"_target_": target, **MODEL},
+        "tokenizer": tokenizer,
+        "source_lang": "de",
+        "target_lang": "en",
+        "decoding": {"_target_": "nmt.decoding.beam.BeamSearch", "beam_size": 2, "max_length": 9},
+    }
+    path = tmp_path_factory.mktemp("run") / "best.ckpt"
+    content = {
+        "format_version": FORMAT_VERSION,
+        "global_step": 0,
+        "hyper_parameters": hyper_parameters,
+        "state_dict": {f"model.{name}": value for name, value in model.state_dict().items()},
+    }
+    torch.save(content, path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def expected(checkpoint):
+    """What the Python interface says for each line of TEXT, as bytes."""
+    translations = Translator.from_checkpoint(checkpoint).translate(TEXT)
+    assert len({translation.text for translation in translations}) == 3
+    return [translation.text.encode() for translation in translations]
+
+
+@pytest.fixture
+def translate(checkpoint, monkeypatch):
+    """Runs the program in this process: bytes in; status and bytes out."""
+
+    def run(data: bytes, *options: str) -> tuple[int, bytes]:
+        written = io.BytesIO()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        stdout = io.TextIOWrapper(written)  # kept, because it closes `written` when it goes
+        monkeypatch.setattr(sys, "stdout", stdout)
+        status = main([checkpoint, *options])
+        monkeypatch.undo()
+        return status, written.getvalue()
+
+    return run
+
+
+def as_file(lines):
+    return b"".join(line + b"\n" for line in lines)
+
+
+SOURCE = as_file(line.encode() for line in TEXT)
+
+
+def test_one_line_out_for_each_line_in(translate, expected):
+    assert translate(SOURCE) == (0, as_file(expected))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        SOURCE.replace(b"\n", b"\r\n"),
+        b"\xef\xbb\xbf" + SOURCE.replace(b"\n", b"\r\n"),
+        SOURCE.removesuffix(b"\n"),
+    ],
+    ids=["CRLF", "BOM and CRLF", "no final line end"],
+)
+def test_foreign_text_files_give_the_same(translate, expected, data):
+    """(case 96)."""
+    assert translate(data) == (0, as_file(expected))
+
+
+def test_only_lf_and_crlf_end_a_line(translate):
+    """(case 1)."""
+    strange = "Ein\u2028Mann.\nEin\u0085Mann.\nEin\rMann.\nEin\x0bMann\x1c.\n\u3000\u2029\n"
+    status, written = translate(strange.encode())
+    assert status == 0
+    assert written.count(b"\n") == len(written.decode().splitlines()) == 5
+
+
+def test_blank_lines_stay_blank(translate, expected):
+    """(case 90)."""
+    lines = [TEXT[1], "", "   ", "\u3000", "\t", TEXT[0]]
+    written = as_file([expected[1], b"", b"", b"", b"", expected[0]])
+    assert translate("\n".join(lines).encode()) == (0, written)
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\n\n", b"\xef\xbb\xbf"])
+def test_nothing_in_nothing_out(translate, data):
+    """(case 90)."""
+    assert translate(data) == (0, data.removeprefix(b"\xef\xbb\xbf"))
+
+
+def test_bytes_that_are_not_utf8_are_replaced_with_a_warning(translate, expected, caplog):
+    """(case 95)."""
+    lines = SOURCE.split(b"\n")[:3]
+    lines[1] = b"Ein \xff Mann."
+    lines[2] = b"Zwei \0 Hunde."
+    status, written = translate(as_file(lines))
+    assert (status, written.count(b"\n")) == (0, 3)
+    assert written.startswith(expected[0] + b"\n")
+    assert ["line 2 is not valid UTF-8" in message for message in caplog.messages] == [True]
+    assert written == translate(as_file(lines).replace(b"\xff", "\ufffd".encode()))[1]
+
+
+def test_a_long_line_is_cut_with_a_warning_and_the_others_are_not_touched(
+    translate, expected, caplog
+):
+    """(case 92)."""
+    for long_line in ("Hund " * 3000, "Hund" * 3000):
+        caplog.clear()
+        data = f"{TEXT[0]}\n{long_line}\n{TEXT[1]}\n".encode()
+        status, written = translate(data, "--max-source-length", "50")
+        lines = written.split(b"\n")
+        assert (status, len(lines)) == (0, 4)
+        assert (lines[0], lines[2]) == (expected[0], expected[1])
+        (message,) = caplog.messages
+        assert message.startswith("line 2 has ")
+        assert "limit of 50" in message
+
+
+def test_files_give_what_pipes_give(translate, expected, tmp_path):
+    """(case 97)."""
+    for name in ("source.txt", "source.txt.gz"):
+        source, target = tmp_path / name, tmp_path / ("out-" + name)
+        source.write_bytes(gzip.compress(SOURCE) if name.endswith(".gz") else SOURCE)
+        assert translate(b"", "--input", str(source), "--output", str(target)) == (0, b"")
+        written = target.read_bytes()
+        assert (gzip.decompress(written) if name.endswith(".gz") else written) == as_file(expected)
+        assert translate(b"", "--input", str(source)) == (0, as_file(expected))
+
+
+@pytest.mark.parametrize(
+    "options", [["--chunk-size", "1"], ["--chunk-size", "2"], ["--batch-tokens", "1"]]
+)
+def test_chunks_and_batches_do_not_matter(translate, expected, options):
+    """(cases 82, 97)."""
+    assert translate(SOURCE, *options) == (0, as_file(expected))
+
+
+def test_options_change_the_search(translate):
+    _, longer = translate(SOURCE, "--max-length", "30")
+    _, shorter = translate(SOURCE, "--max-length", "1")
+    assert len(longer) > len(translate(SOURCE)[1]) > len(shorter)
+    assert translate(SOURCE, "--beam-size", "1") == translate(
+        SOURCE, "--beam-size", "1", "--length-penalty", "0"
+    )
+
+
+def test_alternatives_name_their_line_and_score(translate):
+    status, written = translate(SOURCE + b"\n", "--num-hypotheses", "2")
+    rows = [line.split("\t") for line in written.decode().split("\n")[:-1]]
+    assert status == 0
+    assert [row[0] for row in rows] == ["1", "1", "2", "2", "3", "3", "4"]
+    assert all(
+        float(first[1]) >= float(second[1])
+        for first, second in itertools.pairwise(rows)
+        if first[0] == second[0]
+    )
+    assert rows[-1][2] == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--beam-size", "0"], "beam_size is 0"),
+        (["--max-length", "-2"], "max_length is -2"),
+        (["--num-hypotheses", "9"], "num_hypotheses is 9"),
+        (["--batch-tokens", "0"], "batch_tokens is 0"),
+        (["--chunk-size", "0"], "chunk_size is 0"),
+        (["--max-source-length", "0"], "max_source_length is 0"),
+        (["--threads", "0"], "threads is 0"),
+        (["--input", "no-such-file"], "no-such-file cannot be opened"),
+        (["--output", "no/such/folder"], "no/such/folder cannot be opened"),
+        (["--device", "quantum"], "quantum"),
+    ],
+)
+def test_impossible_options_end_with_one_sentence(translate, capsys, options, message):
+    """(cases 93, 115)."""
+    assert translate(SOURCE, *options) == (1, b"")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("nmt-translate: error: ")
+    assert message in line
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path, capsys):
+    (tmp_path / "x.ckpt").write_bytes(b"nothing")
+    assert main([str(tmp_path / "x.ckpt"), "--input", str(SCRIPT)]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_input_is_not_overwritten(translate, tmp_path, capsys):
+    path = tmp_path / "text"
+    path.write_bytes(SOURCE)
+    assert translate(b"", "--input", str(path), "--output", str(path)) == (1, b"")
+    assert path.read_bytes() == SOURCE
+    assert "is the input too" in capsys.readouterr().err
+
+
+def test_a_damaged_archive_is_an_error(translate, tmp_path, capsys):
+    path = tmp_path / "text.gz"
+    path.write_bytes(gzip.compress(SOURCE)[:-9])
+    status, _ = translate(b"", "--input", str(path))
+    assert status == 1
+    assert capsys.readouterr().err.startswith("nmt-translate: error: ")
+
+
+def run_script(checkpoint, folder, **options):
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONIOENCODING": "",
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [sys.executable, str(SCRIPT), checkpoint]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **options,
+    )
+
+
+def test_the_script_works_in_an_empty_folder_whatever_the_locale(checkpoint, expected, tmp_path):
+    """(cases 74, 94)."""
+    moved = tmp_path / "moved.ckpt"
+    moved.write_bytes(Path(checkpoint).read_bytes())
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    process = run_script("../moved.ckpt", empty)
+    written, errors = process.communicate(SOURCE + b"\xff\n", timeout=120)
+    assert (process.returncode, written.split(b"\n")[:3]) == (0, expected)
+    assert written.count(b"\n") == 4
+    assert errors.decode().splitlines() == [
+        "nmt-translate: line 4 is not valid UTF-8 (byte 1): what is not becomes U+FFFD"
+    ]
+
+
+def test_a_reader_that_leaves_early_hears_nothing(checkpoint, tmp_path):
+    process = run_script(checkpoint, tmp_path)
+    process.stdout.close()
+    process.stdin.write(SOURCE)
+    process.stdin.close()
+    assert process.wait(timeout=120) != 0
+    assert process.stderr.read() == b""
+    process.stderr.close()
