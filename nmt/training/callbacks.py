@@ -4,15 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import TQDMProgressBar
+from pytorch_lightning.callbacks import Checkpoint, TQDMProgressBar
 from torch import Tensor
 
 
-class LastCheckpoint(pl.Callback):
+class LastCheckpoint(Checkpoint):
     """Keeps `last.ckpt`, from which a run continues exactly; the final update included.
 
-    It is written only in `on_train_batch_end` and only between updates: there the loader's
-    position, the optimizer and the counters agree.
+    It is written only between updates, where the loader's position, the optimizer and the counters
+    agree; and where a validation follows only after it, so that the best score so far is known.
 
     Args:
         directory: Where `last.ckpt` goes.
@@ -20,23 +20,52 @@ class LastCheckpoint(pl.Callback):
     """
 
     def __init__(self, directory: str, every_n_updates: int = 200) -> None:
+        super().__init__()
         if every_n_updates < 1:
             raise ValueError(
                 f"callbacks.last.every_n_updates={every_n_updates}: give a number >= 1."
             )
         self.path = Path(directory) / "last.ckpt"
         self.every_n_updates = every_n_updates
-        self._saved_update = 0
+        self._updates = 0
+        self._between_updates = False
+        self._due = False
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Takes up the count, which a resumed run does not begin at 0."""
+        self._updates = trainer.global_step
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any
     ) -> None:
         """Saves when this micro-batch completed an update whose turn it is."""
-        update = trainer.global_step
-        due = update % self.every_n_updates == 0 or update == trainer.max_steps
-        if due and update > self._saved_update:
-            self._saved_update = update
-            trainer.save_checkpoint(self.path)
+        self._between_updates = trainer.global_step > self._updates
+        self._updates = trainer.global_step
+        self._due = self._between_updates and (
+            self._updates % self.every_n_updates == 0 or _is_final(trainer)
+        )
+        if self._due and not _validation_follows(trainer):
+            self._save(trainer)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Saves what waited for the validation, or because the validation ends the run."""
+        if self._due or (trainer.should_stop and self._between_updates):
+            self._save(trainer)
+
+    def _save(self, trainer: pl.Trainer) -> None:
+        self._due = self._between_updates = False
+        trainer.save_checkpoint(self.path, weights_only=False)
+
+
+def _is_final(trainer: pl.Trainer) -> bool:
+    last_epoch = trainer.current_epoch + 1 == trainer.max_epochs
+    return trainer.global_step == trainer.max_steps or (last_epoch and trainer.is_last_batch)
+
+
+def _validation_follows(trainer: pl.Trainer) -> bool:
+    """Returns whether the batch just done is one of every `val_check_interval` (an int here)."""
+    batches = trainer.fit_loop.total_batch_idx + 1
+    return trainer.enable_validation and batches % int(trainer.val_check_batch or 1) == 0
 
 
 class ProgressBar(TQDMProgressBar):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import logging
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -61,15 +62,18 @@ def fit(
     """Trains, or continues from `config.ckpt_path`, and returns the best checkpoint.
 
     Raises:
-        ValueError: Not a single update was made.
+        ValueError: There is no checkpoint to continue from, or not a single update was made.
     """
     checkpoints = Path(config.run_dir) / "checkpoints"
-    resume_from = checkpoints / "last.ckpt" if config.ckpt_path == "last" else config.ckpt_path
+    resume_from = _checkpoint_to_resume(config.ckpt_path, checkpoints)
     if resume_from is not None:
-        _continue_csv_log(trainer, Path(resume_from))
+        _continue_csv_log(trainer, resume_from)
     if config.compile:
         module.model.compile(dynamic=True)
-    trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
+    with warnings.catch_warnings():
+        # A resumed run goes on in its folder, on purpose.
+        warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")
+        trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
     if module.target_tokens_seen == 0:
         raise ValueError(
             f"the run made 0 updates in {trainer.current_epoch} epochs: give it training data "
@@ -82,23 +86,34 @@ def fit(
     return Path(best)
 
 
+def _checkpoint_to_resume(ckpt_path: str | None, checkpoints: Path) -> Path | None:
+    if ckpt_path is None:
+        return None
+    path = checkpoints / "last.ckpt" if ckpt_path == "last" else Path(ckpt_path)
+    if not path.is_file():
+        raise ValueError(
+            f"ckpt_path={ckpt_path} means {path}, which does not exist: give the path of a .ckpt."
+        )
+    return path
+
+
 def _continue_csv_log(trainer: pl.Trainer, checkpoint: Path) -> None:
     """Keeps the rows of metrics.csv up to the checkpoint; the logger would delete them all."""
     csv_logger = next((x for x in trainer.loggers if isinstance(x, CSVLogger)), None)
     if csv_logger is None or not trainer.is_global_zero:
         return
-    rows = _read_rows(Path(csv_logger.save_dir) / "metrics.csv")
-    update = torch.load(checkpoint, map_location="cpu", weights_only=True)["global_step"]
-    for row in rows:
-        if int(row["step"]) < update:
-            csv_logger.log_metrics(row, step=int(row["step"]))
+    rows = _read_rows(Path(csv_logger.log_dir) / "metrics.csv")
+    content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Experiment logs directory .* exists and is not empty")
+        for row in rows:
+            if int(row["step"]) <= content["global_step"]:
+                csv_logger.log_metrics(row, step=int(row["step"]))
+        csv_logger.save()
 
 
 def _read_rows(path: Path) -> Sequence[dict[str, Any]]:
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as file:
-        return [
-            {k: v for k, v in row.items() if v and k != "step"} | {"step": row["step"]}
-            for row in csv.DictReader(file)
-        ]
+        return [{k: v for k, v in row.items() if v} for row in csv.DictReader(file)]

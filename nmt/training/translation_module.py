@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor
+from torch.nn import Parameter
 
 from nmt.checkpoint import FORMAT_VERSION, build
 from nmt.data.batch import Batch
@@ -73,6 +75,7 @@ class TranslationModule(pl.LightningModule):
 
     def on_train_start(self) -> None:
         """Starts the clock: only time spent in `fit` counts."""
+        self._log_interval: int = cast(Any, self.trainer).log_every_n_steps
         self._clock = time.monotonic()
         self._tokens_at_clock = self.target_tokens_seen
 
@@ -80,7 +83,10 @@ class TranslationModule(pl.LightningModule):
         """Seeds the generators from the position, so that a resumed run draws the same noise."""
         place = (self.hparams["seed"], self.global_rank, self.trainer.current_epoch, batch_idx)
         digest = hashlib.blake2b(repr(place).encode(), digest_size=8).digest()
-        torch.manual_seed(int.from_bytes(digest) >> 1)
+        seed = int.from_bytes(digest) >> 1
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed takes a millisecond
+        if self.device.type != "cpu":
+            torch.get_device_module(self.device).manual_seed(seed)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Returns the summed loss of a micro-batch over the token budget."""
@@ -90,29 +96,31 @@ class TranslationModule(pl.LightningModule):
         )
         self._update_tokens += batch.num_target_tokens
         self._update_loss += loss.detach()
-        return loss / self.hparams["token_budget"]
+        return loss / int(self.hparams["token_budget"])
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Rescales the gradient to the mean of a token, or skips an update that has none.
 
         Lightning has averaged over ranks and divided by the accumulation; both are undone.
         """
-        loss, tokens = self._sum_over_ranks(self._update_loss, self._update_tokens)
-        micro_batches = self.trainer.world_size * self.trainer.accumulate_grad_batches
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        if tokens:
-            scale = micro_batches * self.hparams["token_budget"] / tokens
-            torch._foreach_mul_(gradients, scale)
-        finite = torch.nn.utils.get_total_norm(gradients).isfinite() if tokens else False
-        if not finite:  # a zero gradient would still let AdamW's momentum move the weights
+        loss, tokens = self._update_loss, self._update_tokens
+        if self.trainer.world_size > 1:
+            loss, tokens = _sum_over_ranks(loss, tokens, self.device)
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        if not _rescale(parameters, self._update_scale(tokens)):
             self.skipped_updates += 1
-            for parameter in self.model.parameters():
+            for parameter in parameters:  # a zero gradient would still let AdamW move the weights
                 parameter.grad = None
         self.target_tokens_seen += tokens
-        self._log_update(loss / max(1, tokens))
         self._reset_update()
+        if (self.trainer.global_step + 1) % self._log_interval == 0:
+            self._log_update(float(loss) / max(1, tokens), optimizer.param_groups[0]["lr"])
 
-    def configure_optimizers(self) -> dict[str, Any]:
+    def _update_scale(self, tokens: int) -> float:
+        micro_batches = self.trainer.world_size * self.trainer.accumulate_grad_batches
+        return micro_batches * self.hparams["token_budget"] / tokens if tokens else math.nan
+
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Builds the optimizer (weight decay on matrices only) and the schedule over updates."""
         matrices = [p for p in self.model.parameters() if p.dim() >= 2]
         others = [p for p in self.model.parameters() if p.dim() < 2]
@@ -123,7 +131,8 @@ class TranslationModule(pl.LightningModule):
             params=[g for g in groups if g["params"]],
         )
         schedule = build(self.hparams["scheduler"], allowed=("nmt.training.schedules.",))
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule)
+        # A function, not the object, whose options a checkpoint would put in place of the new ones.
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda update: schedule(update))
         return {
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
@@ -133,20 +142,19 @@ class TranslationModule(pl.LightningModule):
         self._update_tokens = 0
         self._update_loss: Tensor | float = 0.0
 
-    def _sum_over_ranks(self, loss: Tensor | float, tokens: int) -> tuple[float, int]:
-        sums = torch.tensor([float(loss), float(tokens)], dtype=torch.float64, device=self.device)
-        if self.trainer.world_size > 1:
-            torch.distributed.all_reduce(sums)
-        return sums[0].item(), int(sums[1].item())
+    def _log_update(self, loss: float, lr: float) -> None:
+        now = time.monotonic()
+        tokens = self.target_tokens_seen - self._tokens_at_clock
+        values = {"loss": loss, "lr": lr, "tokens_per_s": tokens / max(1e-9, now - self._clock)}
+        self._stop_clock(now)
+        self.log_dict(values, prog_bar=True, logger=False, batch_size=1)
+        self._write_log(values, step=self.trainer.global_step + 1)
 
-    def _log_update(self, loss: float) -> None:
-        self.log("loss", loss, prog_bar=True, batch_size=1)
-        self.log("lr", self.optimizers().param_groups[0]["lr"], prog_bar=True, batch_size=1)
-        if (self.trainer.global_step + 1) % self.trainer.log_every_n_steps == 0:
-            now = time.monotonic()
-            tokens = self.target_tokens_seen - self._tokens_at_clock
-            self.log("tokens_per_s", tokens / (now - self._clock), prog_bar=True, batch_size=1)
-            self._stop_clock(now)
+    def _write_log(self, values: Mapping[str, float], *, step: int) -> None:
+        """Writes a row; not through `self.log`, which counts steps from 0 and rounds to fp32."""
+        for logger in self.loggers:
+            logger.log_metrics({**values, "epoch": self.trainer.current_epoch}, step=step)
+            logger.save()
 
     def _stop_clock(self, now: float) -> None:
         self.seconds += now - self._clock
@@ -157,36 +165,40 @@ class TranslationModule(pl.LightningModule):
     def on_validation_epoch_start(self) -> None:
         """Forgets the last validation."""
         self._stop_clock(time.monotonic())
-        self._valid_nll = 0.0
-        self._valid_tokens = 0
+        self._valid_losses: dict[int, tuple[float, int]] = {}
         self._valid_texts: dict[int, str] = {}
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Sums the unsmoothed loss and translates; no collective, so shards may be uneven."""
         logits = self.model(batch.source, batch.source_mask, batch.target_in)
-        self._valid_nll += summed_cross_entropy(logits, batch.target_out).double().item()
-        self._valid_tokens += batch.num_target_tokens
+        loss = summed_cross_entropy(logits, batch.target_out).item()
+        indices = batch.index.tolist()
+        # Kept under a name of the batch: a rank without one of its own repeats another's.
+        self._valid_losses[indices[0]] = (loss, batch.num_target_tokens)
         found = self.validation_search(
             self.model,
             batch.source,
             batch.source_mask,
             forbidden_ids=self.tokenizer.forbidden_ids,
         )
-        for index, hypotheses in zip(batch.index.tolist(), found, strict=True):
+        for index, hypotheses in zip(indices, found, strict=True):
             self._valid_texts[index] = self.tokenizer.decode(hypotheses[0].tokens)
 
     def on_validation_epoch_end(self) -> None:
-        """Gathers all ranks' sums and texts once and logs loss, perplexity and BLEU."""
-        share = (self._valid_nll, self._valid_tokens, self._valid_texts)
-        shares = [share]
+        """Gathers all ranks' losses and texts once and logs loss, perplexity and BLEU.
+
+        The sums are exact (`fsum`), so that the number of ranks cannot change the last digit.
+        """
+        losses, texts = self._valid_losses, self._valid_texts
         if self.trainer.world_size > 1:
-            shares = [share] * self.trainer.world_size
-            torch.distributed.all_gather_object(shares, share)
-        texts = {index: text for _, _, part in shares for index, text in part.items()}
-        loss = sum(nll for nll, _, _ in shares) / max(1, sum(tokens for _, tokens, _ in shares))
-        self._log_validation("loss", loss)
-        self._log_validation("perplexity", math.exp(loss) if loss < 700 else math.inf)
-        self._log_validation("bleu", self._bleu(texts))
+            shares: list[Any] = [None] * self.trainer.world_size
+            torch.distributed.all_gather_object(shares, (losses, texts))
+            losses = {name: loss for part, _ in shares for name, loss in part.items()}
+            texts = {index: text for _, part in shares for index, text in part.items()}
+        tokens = sum(count for _, count in losses.values())
+        loss = math.fsum(nll for nll, _ in losses.values()) / max(1, tokens)
+        perplexity = math.exp(loss) if loss < 700 else math.inf
+        self._log_validation({"loss": loss, "perplexity": perplexity, "bleu": self._bleu(texts)})
         self._clock = time.monotonic()  # validation is not training time
 
     def _bleu(self, texts: Mapping[int, str]) -> float:
@@ -198,8 +210,19 @@ class TranslationModule(pl.LightningModule):
             target_lang=self.hparams["target_lang"],
         )
 
-    def _log_validation(self, name: str, value: float) -> None:
-        self.log(f"valid_{name}", value, prog_bar=name == "bleu", batch_size=1, sync_dist=False)
+    def _log_validation(self, values: Mapping[str, float]) -> None:
+        named = {f"valid_{name}": value for name, value in values.items()}
+        for name, value in named.items():
+            self.log(
+                name,
+                value,
+                prog_bar=name == "valid_bleu",
+                logger=False,
+                batch_size=1,
+                sync_dist=True,
+                reduce_fx="max",  # all ranks have the same value
+            )
+        self._write_log(named, step=self.trainer.global_step)
 
     # --- Checkpoint -----------------------------------------------------------------------
 
@@ -214,3 +237,18 @@ class TranslationModule(pl.LightningModule):
         """Takes up the counters where the checkpoint left them."""
         for name in COUNTERS:
             setattr(self, name, checkpoint["counters"][name])
+
+
+def _sum_over_ranks(
+    loss: Tensor | float, tokens: int, device: torch.device
+) -> tuple[Tensor | float, int]:
+    sums = torch.tensor([float(loss), float(tokens)], dtype=torch.float64, device=device)
+    torch.distributed.all_reduce(sums)
+    return sums[0], int(sums[1].item())
+
+
+def _rescale(parameters: Sequence[Parameter], scale: float) -> bool:
+    """Multiplies the gradients and returns whether they are finite."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    torch._foreach_mul_(gradients, scale)
+    return bool(torch.nn.utils.get_total_norm(gradients).isfinite())
