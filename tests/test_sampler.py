@@ -191,6 +191,14 @@ def test_evaluation_shards_may_be_uneven_but_keep_the_tail(as_rank):
     assert sorted(flat(flat(ranks))) == list(range(11))
 
 
+def test_a_rank_without_an_evaluation_batch_repeats_the_first(as_rank):
+    sampler = TokenBatchSampler([2], [3], token_budget=8, shuffle=False)
+    for rank in range(3):
+        as_rank(rank, 3)
+        assert list(sampler) == [[0]]
+        assert len(sampler) == 1
+
+
 def test_start_leaves_out_the_first_batches_of_the_same_order(caption_lengths):
     sampler = TokenBatchSampler(*caption_lengths, token_budget=1024)
     whole = list(sampler)

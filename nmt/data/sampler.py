@@ -34,7 +34,9 @@ class TokenBatchSampler(Sampler[list[int]]):
     batches are repeated, with a warning that says how many: unequal ranks would hang.
 
     In evaluation (`shuffle=False`) the cut is the same, longest first and without rounding: ranks
-    may get unequal numbers of batches, and nothing is dropped or repeated.
+    may get unequal numbers of batches, and nothing is dropped. Nothing is repeated either, but for
+    a rank that has no batch of its own: Lightning would leave it out of the evaluation, and the
+    others would wait for it. It repeats the first batch, so gather results by `Batch.index`.
 
     A pair longer than the budget is a batch of its own.
 
@@ -94,7 +96,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         rank, world = rank_and_world()
         if self.shuffle:
             return math.ceil(len(self._training_ends(world)) / world)
-        return len(range(rank, len(self._ends), world))
+        return max(1, len(range(rank, len(self._ends), world)))
 
     def __iter__(self) -> Iterator[list[int]]:
         # The order is fixed here, not at the first batch: the loader changes `start` afterwards.
@@ -104,7 +106,8 @@ class TokenBatchSampler(Sampler[list[int]]):
         rank, world = rank_and_world()
         pairs, ends, order = self._plan(epoch, world)
         starts = np.concatenate([[0], ends[:-1]])
-        for batch in order[rank::world][start:]:
+        own = order[rank::world]
+        for batch in (own if len(own) else order[:1])[start:]:
             yield pairs[starts[batch] : ends[batch]].tolist()
 
     def _plan(self, epoch: int, world: int) -> tuple[Integers, Integers, Integers]:

@@ -124,7 +124,10 @@ class TranslationModule(pl.LightningModule):
         """Builds the optimizer (weight decay on matrices only) and the schedule over updates."""
         matrices = [p for p in self.model.parameters() if p.dim() >= 2]
         others = [p for p in self.model.parameters() if p.dim() < 2]
-        groups = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
+        groups: list[dict[str, Any]] = [
+            {"params": matrices},
+            {"params": others, "weight_decay": 0.0},
+        ]
         optimizer = build(
             self.hparams["optimizer"],
             allowed=("torch.optim.",),
