@@ -50,8 +50,7 @@ def write_results(
             {result.name: result.buckets for result in results if result.name != "valid"},
             run / "bleu_by_length.png",
             longest_train=data.longest_train_source_words,
-            unit=data.length_unit,
-            title=run.parent.name,
+            title=f"{run.parent.name}: BLEU by source length",
         ),
     ]
     _print(metrics, results, [*paths, run / "config.yaml", run / "metrics.csv", best])

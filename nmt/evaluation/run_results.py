@@ -43,7 +43,7 @@ class SplitResult:
         name: Name of the split.
         sentences: In the order of the split.
         scores: Corpus scores.
-        buckets: Scores by source length, the empty buckets at both ends left out.
+        buckets: Scores by source length, all ranges, empty ones included.
     """
 
     name: str
@@ -60,7 +60,7 @@ class SplitResult:
         text = "".join(f"{s.source}\t{s.reference}\n" for s in self.sentences)
         return asdict(self.scores) | {
             "sha256": hashlib.sha256(text.encode()).hexdigest(),
-            "by_length": [asdict(bucket) for bucket in self.buckets],
+            "by_length": [asdict(bucket) for bucket in trim_empty(self.buckets)],
         }
 
 
@@ -83,7 +83,7 @@ def score_split(
     lengths = [s.source_words for s in sentences]
     buckets = bleu_by_length(hypotheses, references, lengths, target_lang=target_lang, unit=unit)
     scores = score(hypotheses, references, target_lang=target_lang)
-    return SplitResult(name, sentences, scores, trim_empty(buckets))
+    return SplitResult(name, sentences, scores, buckets)
 
 
 def write_translations(directory: Path, result: SplitResult) -> Path:

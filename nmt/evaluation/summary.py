@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nmt.evaluation.length import BUCKET_METHOD, Bucket
+from nmt.evaluation.length import BUCKET_METHOD, Bucket, trim_empty
 from nmt.evaluation.run_results import SplitResult, TranslatedSentence
 
 
@@ -31,10 +31,8 @@ def print_scores(console: Console, results: Sequence[SplitResult]) -> None:
         )
     console.print(table)
     for result in results:
-        if len(result.buckets) > 1:
-            console.print(_length_table(result.name, result.buckets))
-    if any(len(result.buckets) > 1 for result in results):
-        console.print(Text(BUCKET_METHOD, style="dim"))
+        console.print(_length_table(result.name, trim_empty(result.buckets)))
+    console.print(Text(BUCKET_METHOD, style="dim"))
     scores = results[0].scores
     for metric, signature in (
         ("BLEU", scores.signature),
