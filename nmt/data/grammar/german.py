@@ -1,7 +1,8 @@
 """German inflection: nouns in four cases, adjective endings, determiners, pronouns, verb forms.
 
 Forms are indexed by column, then by case. A column is the gender of a singular or the plural:
-0 masculine, 1 feminine, 2 neuter, 3 plural. Cases: 0 nominative, 1 accusative, 2 dative, 3 genitive.
+0 masculine, 1 feminine, 2 neuter, 3 plural. A case is 0 nominative, 1 accusative, 2 dative,
+3 genitive.
 """
 
 from typing import Literal

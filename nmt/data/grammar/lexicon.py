@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 import nmt
-from nmt.data.grammar import entries, german
+from nmt.data.grammar import german, reading
 from nmt.data.grammar.draw import Table, zipf_table, zipf_weights
 from nmt.data.grammar.entries import Adjective, Adverb, Noun, Preposition, Slot
 from nmt.data.grammar.verb_tables import VerbTables
@@ -73,14 +73,14 @@ class Lexicon:
         self.names: Table[str] = Table(content["names"], zipf_weights(len(content["names"])))
         self.nouns: dict[str, list[Noun]] = {
             noun_class: [
-                entries.noun(entry, noun_class=noun_class, bare=noun_class in bare)
+                reading.noun(entry, noun_class=noun_class, bare=noun_class in bare)
                 for entry in listed
             ]
             for noun_class, listed in content["nouns"].items()
         }
         self._slots: dict[tuple[str, ...], Slot] = {}
         self.adjectives: list[Adjective] = [
-            entries.adjective(entry) for entry in content["adjectives"]
+            reading.adjective(entry) for entry in content["adjectives"]
         ]
         self.adjectives_of = {name: self._adjectives(name) for name in self.nouns}
         self.gradable_of = {name: self._adjectives(name, gradable=True) for name in self.nouns}
@@ -88,7 +88,7 @@ class Lexicon:
             name: self._adjectives(name, passing=True) for name in ("person", "animal")
         }
         self.adverbs: dict[str, list[Adverb]] = {
-            kind: [entries.adverb(entry) for entry in listed]
+            kind: [reading.adverb(entry) for entry in listed]
             for kind, listed in content["adverbs"].items()
         }
         self.adverb_tables = {kind: zipf_table(listed) for kind, listed in self.adverbs.items()}

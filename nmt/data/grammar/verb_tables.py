@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nmt.data.grammar import entries, german
+from nmt.data.grammar import german, reading
 from nmt.data.grammar.draw import Table, zipf_table, zipf_weights
 from nmt.data.grammar.entries import Preposition, Slot, Verb
 
@@ -48,8 +48,8 @@ class VerbTables:
             for frame, listed in content.items()
         }
         self.by_frame["copula"] = [
-            entries.copula(slot(classes), passing=False),
-            entries.copula(slot(("person", "animal")), passing=True),
+            reading.copula(slot(classes), passing=False),
+            reading.copula(slot(("person", "animal")), passing=True),
         ]
         self.clausal = zipf_table(self.by_frame["clausal"])
         weighted = [
@@ -131,7 +131,7 @@ def _verb(
         words = tuple(entry["en"].split()[1:])
         case = german.CASES[entry["case"]]
         choices = zipf_table([Preposition(words, entry["prep"], case, slot(classes))])
-    return entries.verb(
+    return reading.verb(
         entry,
         frame=frame,
         subject=slot(tuple(entry["subject"])),
