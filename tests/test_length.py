@@ -90,12 +90,6 @@ def test_length_ratio_and_brevity_penalty_are_those_of_the_bucket():
     assert low.brevity_penalty == pytest.approx(2.718281828**-1)
 
 
-def test_the_unit_is_carried_along():
-    texts = ["我今天很高兴"]
-    buckets = bleu_by_length(texts, texts, [6], target_lang="zh", unit="character")
-    assert {bucket.unit for bucket in buckets} == {"character"}
-
-
 def test_trimming_drops_empty_buckets_at_the_ends_only():
     texts = [RIGHT] * 2
     buckets = bleu_by_length(texts, texts, [15, 35], target_lang="de")

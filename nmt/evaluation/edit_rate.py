@@ -30,14 +30,14 @@ class FastTER(TER):
     def _compute_segment_statistics(
         self, hypothesis: str, ref_kwargs: dict[str, Any]
     ) -> list[float]:
-        """Return the least number of edits and the mean reference length of one sentence."""
+        """Returns the least number of edits and the mean reference length of one sentence."""
         references = ref_kwargs["ref_words"]
         num_edits = min(count_edits(hypothesis.split(), words) for words in references)
         return [num_edits, sum(map(len, references)) / len(references)]
 
 
 def count_edits(hypothesis: list[str], reference: list[str]) -> int:
-    """Count the shifts, insertions, deletions and substitutions that make the reference."""
+    """Counts the shifts, insertions, deletions and substitutions that make the reference."""
     if not reference:
         return len(hypothesis)
     search = _ShiftSearch(reference)
@@ -57,11 +57,11 @@ class _ShiftSearch:
         self._num_candidates = 0
 
     def distance(self, words: list[str]) -> int:
-        """Return sacreBLEU's edit distance to the reference, without further shifts."""
+        """Returns sacreBLEU's edit distance to the reference, without further shifts."""
         return int(self._exact(words)[0])
 
     def best_shift(self, words: list[str]) -> list[str] | None:
-        """Return the words after the shift that gains most, None where none gains.
+        """Returns the words after the shift that gains most, None where none gains.
 
         Ties go to the longest block, then the earliest start, then the earliest target.
         """
@@ -81,7 +81,7 @@ class _ShiftSearch:
         return self._measure(candidates, before)
 
     def _measure(self, candidates: list[_Shift], before: int) -> list[str] | None:
-        """Return the best of the candidates, whose gains are still the most they can be."""
+        """Returns the best of the candidates, whose gains are still the most they can be."""
         best: _Shift | None = None
         for candidate in sorted(candidates, reverse=True):
             if candidate[0] <= 0 or (best is not None and candidate <= best):
@@ -106,13 +106,13 @@ class _DistanceBound:
         self._columns = [(self._all, 0, len(reference))]
 
     def start(self, words: list[str]) -> None:
-        """Keep the columns of `words`, from which shifted versions are then computed."""
+        """Keeps the columns of `words`, from which shifted versions are then computed."""
         del self._columns[1:]
         for word in words:
             self._columns.append(self._advance([word], *self._columns[-1]))
 
     def after(self, num_kept: int, shifted: list[str]) -> int:
-        """Return the distance of `shifted`, whose first `num_kept` words are those of `start`."""
+        """Returns the distance of `shifted`, whose first `num_kept` words are those of `start`."""
         return self._advance(shifted[num_kept:], *self._columns[num_kept])[2]
 
     def _advance(
@@ -134,7 +134,7 @@ class _DistanceBound:
 def _useful_blocks(
     words: list[str], reference: list[str], alignment: tuple[dict[int, int], list[int], list[int]]
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield blocks (start, start in the reference, length) that match but do not lie right yet."""
+    """Yields blocks (start, start in the reference, length) that match but do not lie right yet."""
     align, reference_errors, word_errors = alignment
     for start, start_in_reference, length in _equal_blocks(words, reference):
         if (
@@ -161,7 +161,7 @@ def _equal_blocks(words: list[str], reference: list[str]) -> Iterator[tuple[int,
 
 
 def _targets(start_in_reference: int, length: int, align: dict[int, int]) -> Iterator[int]:
-    """Yield the places to put a block: behind the words aligned to it and to its left neighbour."""
+    """Yields the places to put a block: behind the words aligned to it and to its left neighbour."""
     previous = -1
     for position in range(start_in_reference - 1, start_in_reference + length):
         if position >= 0 and position not in align:
@@ -173,7 +173,7 @@ def _targets(start_in_reference: int, length: int, align: dict[int, int]) -> Ite
 
 
 def _shift(words: list[str], start: int, length: int, target: int) -> list[str]:
-    """Move the block of `length` words at `start` to `target`, an index before the move.
+    """Moves the block of `length` words at `start` to `target`, an index before the move.
 
     A target inside the block moves it right by as many words, as in sacreBLEU.
     """

@@ -31,7 +31,6 @@ class Bucket:
         chrf: Their corpus chrF2, 0 to 100.
         length_ratio: Tokens of the hypotheses over tokens of the references (0 if those are empty).
         brevity_penalty: BLEU's penalty for short output, 0 to 1.
-        unit: What lengths are counted in: "word" or "character".
     """
 
     low: int
@@ -41,7 +40,6 @@ class Bucket:
     chrf: float | None
     length_ratio: float | None
     brevity_penalty: float | None
-    unit: str = "word"
 
     @property
     def label(self) -> str:
@@ -56,9 +54,8 @@ def bleu_by_length(
     *,
     target_lang: str,
     edges: Sequence[int] = DEFAULT_EDGES,
-    unit: str = "word",
 ) -> list[Bucket]:
-    """Score each range of source lengths by itself; the counts add up to the number of sentences.
+    """Scores each range of source lengths by itself; the counts add up to the number of sentences.
 
     The score of a bucket is the corpus score of its sentences alone, so the buckets do not average
     to the score of the whole. BLEU uses sacreBLEU's effective order: where no hypothesis has four
@@ -67,11 +64,10 @@ def bleu_by_length(
     Args:
         hypotheses: Detokenised translations.
         references: The raw reference of each.
-        lengths: The source length of each, in `unit`.
+        lengths: The source length of each, in words or characters.
         target_lang: Language code that decides BLEU's tokenizer.
         edges: Longest length of each bucket but the last, which is open: (10, 20) makes 1-10,
             11-20 and 21+. Sources of length 0, if any, go to the first bucket, then 0-10.
-        unit: What `lengths` counts; carried along for tables and axes.
 
     Raises:
         ValueError: if counts differ, a length is negative, or the edges do not ascend from 1.
@@ -87,14 +83,13 @@ def bleu_by_length(
             [references[index] for index in indices],
             target_lang=target_lang,
             bounds=(low, high),
-            unit=unit,
         )
         for indices, low, high in zip(members, lows, [*edges, None], strict=True)
     ]
 
 
 def trim_empty(buckets: Sequence[Bucket]) -> list[Bucket]:
-    """Drop the empty buckets at both ends, for tables and axes; empty ones in between stay."""
+    """Drops the empty buckets at both ends, for tables and axes; empty ones in between stay."""
     filled = [index for index, bucket in enumerate(buckets) if bucket.num_sentences]
     return list(buckets[filled[0] : filled[-1] + 1]) if filled else []
 
@@ -105,10 +100,9 @@ def _score_bucket(
     *,
     target_lang: str,
     bounds: tuple[int, int | None],
-    unit: str,
 ) -> Bucket:
     if not hypotheses:
-        return Bucket(*bounds, 0, None, None, None, None, unit)
+        return Bucket(*bounds, 0, None, None, None, None)
     score = bleu_score(hypotheses, references, target_lang=target_lang, effective_order=True)
     return Bucket(
         *bounds,
@@ -117,7 +111,6 @@ def _score_bucket(
         chrf=chrf(hypotheses, references),
         length_ratio=float(score.ratio),
         brevity_penalty=score.bp,
-        unit=unit,
     )
 
 

@@ -62,7 +62,7 @@ class Scores:
 
 
 def bleu_tokenizer(target_lang: str) -> str:
-    """Name the sacreBLEU tokenizer for a target language.
+    """Names the sacreBLEU tokenizer for a target language.
 
     Chinese is scored by character, Japanese and Korean by MeCab words, all else by `13a`; a region
     or script in the code ("zh-CN", "zho_Hans") does not matter.
@@ -71,7 +71,7 @@ def bleu_tokenizer(target_lang: str) -> str:
 
 
 def check_metrics(target_lang: str) -> None:
-    """Make sure, before a long run, that its translations can be scored at the end.
+    """Makes sure, before a long run, that its translations can be scored at the end.
 
     Raises:
         ValueError: if the package that splits this language into words is not installed.
@@ -80,7 +80,7 @@ def check_metrics(target_lang: str) -> None:
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str], *, target_lang: str) -> Scores:
-    """Score translations against one reference each, with all three metrics.
+    """Scores translations against one reference each, with all three metrics.
 
     Equals `sacrebleu REFERENCES -i HYPOTHESES -m bleu chrf ter -tok TOKENIZER`; for Chinese and
     Japanese, whose text has no spaces to find words by, TER counts characters
@@ -117,7 +117,7 @@ def score(hypotheses: Sequence[str], references: Sequence[str], *, target_lang: 
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], *, target_lang: str) -> float:
-    """Compute BLEU alone, the fast way for validation; the same number as `score(...).bleu`.
+    """Computes BLEU alone, the fast way for validation; the same number as `score(...).bleu`.
 
     Raises:
         ValueError: as `score`.
@@ -132,7 +132,7 @@ def bleu_score(
     target_lang: str,
     effective_order: bool = False,
 ) -> BLEUScore:
-    """Compute BLEU with its parts (penalty, lengths, precisions) for sets of any size.
+    """Computes BLEU with its parts (penalty, lengths, precisions) for sets of any size.
 
     Args:
         hypotheses: Detokenised translations.
@@ -150,7 +150,7 @@ def bleu_score(
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Compute chrF2 alone; it needs no tokenizer, hence no language.
+    """Computes chrF2 alone; it needs no tokenizer, hence no language.
 
     Raises:
         ValueError: as `score`.
@@ -161,7 +161,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 @lru_cache
 def _bleu_metric(tokenizer: str, effective_order: bool = False) -> BLEU:
-    """Build the metric once: sacreBLEU remembers tokenised references per metric object.
+    """Builds the metric once: sacreBLEU remembers tokenised references per metric object.
 
     `force` only silences the warning about text that looks tokenised; it alters no score.
     """

@@ -1,30 +1,32 @@
-"""The results of a run as files: `metrics.json` and, for each split, `<split>.jsonl`."""
+"""What a run leaves behind: translations as JSON lines, scores as `metrics.json`.
 
-from __future__ import annotations
+The files of a run folder are a contract: `read_run` gives back what was written, so that runs can be
+compared long after their checkpoints are gone.
+"""
 
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt.evaluation.length import Bucket, bleu_by_length, trim_empty
+from nmt.evaluation.length import Bucket, bleu_by_length
 from nmt.evaluation.metrics import Scores, score
 
 
 @dataclass(frozen=True)
 class TranslatedSentence:
-    """One line of `<split>.jsonl`.
+    """One sentence of a split and its translation; a line of `<split>.jsonl`.
 
     Attributes:
         index: Place in the split, from 0.
-        source: The raw source.
+        source: The raw source text.
         reference: The raw reference.
-        hypothesis: The best translation.
-        score: What the search ranked it by.
-        source_words: Length of the source in the unit of its language.
+        hypothesis: The detokenised translation.
+        score: What the search ranked the translation by.
+        source_words: Length of the source in the unit of its language: words, or characters.
     """
 
     index: int
@@ -37,73 +39,164 @@ class TranslatedSentence:
 
 @dataclass(frozen=True)
 class SplitResult:
-    """The translations of one split and their scores.
+    """The translations of one split and how good they are.
 
     Attributes:
-        name: Name of the split.
-        sentences: In the order of the split.
-        scores: Corpus scores.
-        buckets: Scores by source length, all ranges, empty ones included.
+        name: Name of the split, and of its file.
+        sentences: Every sentence of the split, in its order.
+        scores: Corpus scores of all of them.
+        buckets: Scores by source length.
+        unit: What source lengths count, "word" or "character".
     """
 
     name: str
     sentences: Sequence[TranslatedSentence]
     scores: Scores
     buckets: Sequence[Bucket]
+    unit: str
 
     def metrics(self) -> dict[str, Any]:
-        """Returns what `metrics.json` says of the split.
-
-        `sha256` is that of all lines "source TAB reference LF": runs with the same one were
-        tested on the same text.
-        """
-        text = "".join(f"{s.source}\t{s.reference}\n" for s in self.sentences)
-        return asdict(self.scores) | {
-            "sha256": hashlib.sha256(text.encode()).hexdigest(),
-            "by_length": [asdict(bucket) for bucket in trim_empty(self.buckets)],
+        """Returns the split's entry in `metrics.json`; `sha256` is `corpus_sha256`."""
+        scores = self.scores
+        return {
+            "bleu": scores.bleu,
+            "chrf": scores.chrf,
+            "ter": scores.ter,
+            "signature": scores.signature,
+            "num_sentences": scores.num_sentences,
+            "sha256": corpus_sha256(self.sentences),
+            "chrf_signature": scores.chrf_signature,
+            "ter_signature": scores.ter_signature,
+            "brevity_penalty": scores.brevity_penalty,
+            "length_ratio": scores.length_ratio,
+            "num_empty": scores.num_empty,
         }
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder as read back: `metrics.json`, and the sentences of each scored split."""
+
+    directory: Path
+    metrics: Mapping[str, Any]
+    splits: Mapping[str, Sequence[TranslatedSentence]]
 
 
 def score_split(
     name: str, sentences: Sequence[TranslatedSentence], *, target_lang: str, unit: str
 ) -> SplitResult:
-    """Scores the translations of a split, as a whole and by source length.
+    """Scores the translations of a split, in all and by source length.
 
     Args:
         name: Name of the split.
-        sentences: In the order of the split.
-        target_lang: Language code; decides BLEU's tokenizer.
+        sentences: Its sentences in order, none missing.
+        target_lang: Language code that decides BLEU's tokenizer.
         unit: What `source_words` counts, "word" or "character".
 
     Raises:
-        ValueError: There is nothing to score.
+        ValueError: if there is no sentence.
     """
-    hypotheses = [s.hypothesis for s in sentences]
-    references = [s.reference for s in sentences]
-    lengths = [s.source_words for s in sentences]
-    buckets = bleu_by_length(hypotheses, references, lengths, target_lang=target_lang, unit=unit)
-    scores = score(hypotheses, references, target_lang=target_lang)
-    return SplitResult(name, sentences, scores, buckets)
+    hypotheses = [sentence.hypothesis for sentence in sentences]
+    references = [sentence.reference for sentence in sentences]
+    lengths = [sentence.source_words for sentence in sentences]
+    return SplitResult(
+        name=name,
+        sentences=sentences,
+        scores=score(hypotheses, references, target_lang=target_lang),
+        buckets=bleu_by_length(hypotheses, references, lengths, target_lang=target_lang),
+        unit=unit,
+    )
 
 
-def write_translations(directory: Path, result: SplitResult) -> Path:
-    """Writes `<split>.jsonl`, one object a sentence, and returns its path."""
-    path = directory / f"{result.name}.jsonl"
-    lines = [json.dumps(asdict(s), ensure_ascii=False) for s in result.sentences]
-    _write(path, "".join(f"{line}\n" for line in lines))
-    return path
+def corpus_sha256(sentences: Sequence[TranslatedSentence]) -> str:
+    """Names a test set: SHA-256 of its lines "source TAB reference LF" in UTF-8.
+
+    For a corpus in two line files it is what `paste SOURCE REFERENCE | sha256sum` prints.
+    """
+    digest = hashlib.sha256()
+    for sentence in sentences:
+        digest.update(f"{sentence.source}\t{sentence.reference}\n".encode())
+    return digest.hexdigest()
 
 
-def write_metrics(directory: Path, metrics: Mapping[str, Any]) -> Path:
-    """Writes `metrics.json` and returns its path."""
+def write_translations(directory: str | Path, result: SplitResult) -> Path:
+    """Writes `<split>.jsonl`, one JSON object a sentence, and returns its path.
+
+    UTF-8, unescaped; only LF ends a line, so other line separators stay inside their strings.
+    """
+    lines = (json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in result.sentences)
+    return _write_whole(Path(directory) / f"{result.name}.jsonl", "".join(lines))
+
+
+def write_metrics(directory: str | Path, metrics: Mapping[str, Any]) -> Path:
+    """Writes `metrics.json`, whole or not at all, and returns its path.
+
+    Args:
+        directory: The run folder.
+        metrics: The entry of each split by its name (`SplitResult.metrics`), and facts of the run.
+
+    Raises:
+        ValueError: if a value is not a plain one that JSON can hold.
+    """
+    try:
+        text = json.dumps(metrics, ensure_ascii=False, indent=2)
+    except TypeError as error:
+        raise ValueError(f"metrics.json cannot be written: {error}; pass plain values.") from error
+    return _write_whole(Path(directory) / "metrics.json", text + "\n")
+
+
+def read_run(directory: str | Path) -> Run:
+    """Reads the metrics and translations of a finished run.
+
+    Raises:
+        ValueError: if a file is missing or damaged, or translations and metrics are of different
+            test sets.
+    """
+    directory = Path(directory)
     path = directory / "metrics.json"
-    _write(path, json.dumps(metrics, indent=2, ensure_ascii=False) + "\n")
-    return path
+    if not path.is_file():
+        raise ValueError(f"{directory} has no metrics.json; name the folder of a finished run.")
+    metrics = _parse(path, path.read_text(encoding="utf-8"))
+    names = [name for name, entry in metrics.items() if isinstance(entry, dict) and "bleu" in entry]
+    splits = {name: list(_read_sentences(directory / f"{name}.jsonl")) for name in names}
+    for name, sentences in splits.items():
+        if corpus_sha256(sentences) != metrics[name]["sha256"]:
+            raise ValueError(
+                f"{directory / name}.jsonl holds {len(sentences)} sentences that are not the "
+                f"{metrics[name]['num_sentences']} of metrics.json; evaluate the run again."
+            )
+    return Run(directory=directory, metrics=metrics, splits=splits)
 
 
-def _write(path: Path, text: str) -> None:
-    """Writes a file whole or not at all: a temporary name, then a rename."""
+def _read_sentences(path: Path) -> Iterator[TranslatedSentence]:
+    if not path.is_file():
+        raise ValueError(f"{path} is missing, though metrics.json has its scores; restore it.")
+    with path.open(encoding="utf-8", newline="\n") as lines:
+        for number, line in enumerate(lines, start=1):
+            row = _parse(path, line, number)
+            try:
+                yield TranslatedSentence(**row)
+            except TypeError as error:
+                raise ValueError(f"Line {number} of {path} is no translation: {error}.") from error
+
+
+def _parse(path: Path, text: str, number: int = 1) -> dict[str, Any]:
+    try:
+        return dict(json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"{path} is damaged at line {number} ({error}); evaluate the run again."
+        ) from error
+
+
+def _write_whole(path: Path, text: str) -> Path:
+    """Writes under a temporary name first: a reader finds the old file or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8", newline="\n")
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path

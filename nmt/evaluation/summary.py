@@ -1,98 +1,104 @@
-"""What a person sees at the end of a run: tables and examples that fit 80 columns."""
+"""What a person reads in the terminal when a model has been evaluated; fits 80 columns.
 
-from __future__ import annotations
+Sentences and paths go in as `Text`, never as markup: a translation may hold "[/b]" or ":smile:".
+"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nmt.evaluation.length import BUCKET_METHOD, Bucket, trim_empty
+from nmt.evaluation.length import BUCKET_METHOD, trim_empty
 from nmt.evaluation.run_results import SplitResult, TranslatedSentence
 
 
 def print_scores(console: Console, results: Sequence[SplitResult]) -> None:
-    """Prints BLEU, chrF and TER of every split, BLEU by length, and the signatures."""
-    table = Table("split", title="Scores", title_justify="left")
-    for name in ("BLEU", "chrF", "TER", "BP", "empty", "n"):
-        table.add_column(name, justify="right")
+    """Prints BLEU, chrF and TER of every split with their signatures, then BLEU by length.
+
+    The validation split is left out of the lengths unless it is the only one.
+    """
+    table = _table("Scores", "split", "sentences", "BLEU", "chrF", "TER", "length ratio", "empty")
     for result in results:
         scores = result.scores
         table.add_row(
             result.name,
-            f"{scores.bleu:.2f}",
-            f"{scores.chrf:.2f}",
-            f"{scores.ter:.2f}",
-            f"{scores.brevity_penalty:.3f}",
-            str(scores.num_empty),
-            str(scores.num_sentences),
+            f"{scores.num_sentences:,}",
+            *(f"{value:.2f}" for value in (scores.bleu, scores.chrf, scores.ter)),
+            f"{scores.length_ratio:.2f}",
+            f"{scores.num_empty:,}",
         )
     console.print(table)
-    for result in results:
-        console.print(_length_table(result.name, trim_empty(result.buckets)))
-    console.print(Text(BUCKET_METHOD, style="dim"))
     scores = results[0].scores
-    for metric, signature in (
+    for name, signature in (
         ("BLEU", scores.signature),
         ("chrF", scores.chrf_signature),
         ("TER ", scores.ter_signature),
     ):
-        console.print(Text(f"{metric} {signature}", style="dim"))
+        console.print(Text(f"  {name} {signature}", style="dim"), soft_wrap=True)
+    _print_lengths(console, [r for r in results if r.name != "valid"] or results)
 
 
-def _length_table(name: str, buckets: Sequence[Bucket]) -> Table:
-    unit = buckets[0].unit
-    table = Table(
-        f"source {unit}s", title=f"{name}: by source length in {unit}s", title_justify="left"
-    )
-    for column in ("n", "BLEU", "chrF", "length ratio"):
-        table.add_column(column, justify="right")
-    for bucket in buckets:
-        table.add_row(
-            bucket.label,
-            str(bucket.num_sentences),
-            *(
-                "-" if value is None else f"{value:{form}}"
-                for value, form in (
-                    (bucket.bleu, ".1f"),
-                    (bucket.chrf, ".1f"),
-                    (bucket.length_ratio, ".2f"),
-                )
-            ),
-        )
-    return table
+def _print_lengths(console: Console, results: Sequence[SplitResult]) -> None:
+    columns = ("split", f"{results[0].unit}s", "n", "BLEU", "chrF", "length ratio", "brevity pen.")
+    table = _table("By source length", *columns)
+    for result in results:
+        for bucket in trim_empty(result.buckets):
+            values = (bucket.bleu, bucket.chrf, bucket.length_ratio, bucket.brevity_penalty)
+            cells = ["-" if value is None else f"{value:.2f}" for value in values]
+            table.add_row(result.name, bucket.label, f"{bucket.num_sentences:,}", *cells)
+        table.add_section()
+    console.print(table)
+    console.print(Text(BUCKET_METHOD, style="dim"))
 
 
 def print_examples(
-    console: Console, sentences: Sequence[TranslatedSentence], count: int = 3
+    console: Console, sentences: Sequence[TranslatedSentence], *, count: int = 3
 ) -> None:
-    """Prints a few translations, short to long, beside source and reference."""
-    by_length = sorted(sentences, key=lambda s: (s.source_words, s.index))
-    places = [round((2 * k + 1) * (len(by_length) - 1) / (2 * count)) for k in range(count)]
-    for sentence in (by_length[place] for place in sorted(set(places))):
-        table = Table.grid(padding=(0, 2))
-        table.add_column(style="dim", no_wrap=True)
-        table.add_column(overflow="fold")
-        table.add_row("source", Text(sentence.source))
-        table.add_row("reference", Text(sentence.reference))
-        table.add_row("translation", Text(sentence.hypothesis, style="bold"))
-        console.print(table)
-        console.print()
+    """Prints some translations below their sources and references: short, medium and long ones."""
+    by_length = sorted(sentences, key=lambda sentence: (sentence.source_words, sentence.index))
+    count = min(count, len(by_length))
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for number in range(count):
+        sentence = by_length[(2 * number + 1) * len(by_length) // (2 * count)]
+        grid.add_row("source", Text(sentence.source))
+        grid.add_row("reference", Text(sentence.reference))
+        grid.add_row("translation", Text(sentence.hypothesis, style="bold"))
+        grid.add_row()
+    _print_heading(console, "Translations")
+    console.print(grid)
 
 
-def print_facts(console: Console, facts: Iterable[tuple[str, str]]) -> None:
-    """Prints names and values under each other."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
+def print_facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:
+    """Prints pairs of a name and a value, such as ("updates", "1,500"), below each other."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
     for name, value in facts:
-        table.add_row(name, Text(value))
-    console.print(table)
+        grid.add_row(Text(name), Text(value))
+    _print_heading(console, "Run")
+    console.print(grid)
 
 
-def print_paths(console: Console, paths: Iterable[Path]) -> None:
-    """Prints what was written, one path a line and never wrapped, so that it can be copied."""
+def print_paths(console: Console, paths: Sequence[str | Path]) -> None:
+    """Prints the files written, each on one line however long, so that it can be copied."""
+    console.print()
+    _print_heading(console, "Written")
     for path in paths:
         console.print(Text(str(path)), soft_wrap=True)
+
+
+def _print_heading(console: Console, heading: str) -> None:
+    console.print(Text(heading, style="bold"))
+
+
+def _table(title: str, *columns: str) -> Table:
+    """Makes a table whose first column is text and whose others are numbers."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if index else "left", overflow="fold")
+    return table

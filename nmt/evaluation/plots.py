@@ -1,0 +1,155 @@
+"""Figures of an evaluation, drawn without a display and the same bytes for the same numbers."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from nmt.evaluation.length import Bucket
+
+# Okabe and Ito's palette, told apart by colour-blind readers; markers tell curves apart in grey.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKERS = "osD^vPX"
+_INK, _GREY, _SHADE = "#222222", "#666666", "#EFEFEF"
+
+
+def plot_bleu_by_length(
+    curves: Mapping[str, Sequence[Bucket]],
+    path: str | Path,
+    *,
+    unit: str,
+    longest_train: int | None = None,
+    title: str = "",
+) -> Path:
+    """Writes `draw_bleu_by_length` as a PNG and returns its path."""
+    figure = draw_bleu_by_length(curves, unit=unit, longest_train=longest_train, title=title)
+    # Without the metadata of matplotlib, the file depends on what is drawn only.
+    figure.savefig(path, dpi=150, format="png", metadata={"Software": None})
+    return Path(path)
+
+
+def draw_bleu_by_length(
+    curves: Mapping[str, Sequence[Bucket]],
+    *,
+    unit: str,
+    longest_train: int | None = None,
+    title: str = "",
+) -> Figure:
+    """Draws BLEU against source length, one line for each model or split.
+
+    The number of sentences stands under each range. A range without sentences leaves a gap in the
+    line. Lengths that the model never saw in training are shaded.
+
+    Args:
+        curves: Buckets of `bleu_by_length` by the name to show, all with the same ranges.
+        unit: What lengths count, "word" or "character".
+        longest_train: Length of the longest source in the training data; None draws no border.
+        title: Printed above the axes.
+
+    Raises:
+        ValueError: if there is no curve or the curves have different ranges.
+    """
+    ranges = _shown_ranges(curves)
+    shown = {name: buckets[ranges.start : ranges.stop] for name, buckets in curves.items()}
+    engine = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08)
+    figure = Figure(figsize=(7.2, 4.4), layout=engine)
+    FigureCanvasAgg(figure)
+    if title:
+        figure.suptitle(title, x=0.015, ha="left", fontsize=12, color=_INK)
+    axes = figure.add_subplot()
+    _draw_curves(axes, shown)
+    _label_axes(axes, shown, unit)
+    if longest_train is not None:
+        _shade_beyond(axes, next(iter(shown.values())), longest_train, unit)
+    if len(curves) > 1:
+        figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    return figure
+
+
+def _shown_ranges(curves: Mapping[str, Sequence[Bucket]]) -> range:
+    """Returns the indices from the first to the last bucket with sentences in any curve."""
+    kinds = {tuple((b.low or 1, b.high) for b in buckets) for buckets in curves.values()}
+    if len(kinds) != 1:
+        raise ValueError(
+            f"The curves {list(curves)} have {len(kinds)} different sets of length buckets; "
+            "pass curves of the same edges."
+        )
+    columns = list(zip(*curves.values(), strict=True))
+    filled = [i for i, column in enumerate(columns) if any(b.num_sentences for b in column)]
+    return range(filled[0], filled[-1] + 1)
+
+
+def _draw_curves(axes: Axes, curves: Mapping[str, Sequence[Bucket]]) -> None:
+    for index, (name, buckets) in enumerate(curves.items()):
+        axes.plot(
+            range(len(buckets)),
+            [float("nan") if bucket.bleu is None else bucket.bleu for bucket in buckets],
+            label=name,
+            color=_COLOURS[index % len(_COLOURS)],
+            marker=_MARKERS[index % len(_MARKERS)],
+            linewidth=2,
+            markersize=6,
+            markeredgecolor="white",
+            clip_on=False,
+            zorder=3,
+        )
+
+
+def _label_axes(axes: Axes, curves: Mapping[str, Sequence[Bucket]], unit: str) -> None:
+    columns = list(zip(*curves.values(), strict=True))
+    ticks = [f"{column[0].label.replace('-', '–')}\n{_counts(column)}" for column in columns]
+    axes.set_xticks(range(len(columns)), ticks, fontsize=8.5)
+    axes.set_xlim(-0.5, len(columns) - 0.5)
+    axes.set_xlabel(f"source length ({unit}s); n: sentences", color=_INK)
+    best = max(bucket.bleu or 0 for column in columns for bucket in column)
+    axes.set_ylim(0, next(top for top in (10, 20, 30, 40, 50, 60, 80, 102) if best < top))
+    axes.set_ylabel("BLEU", color=_INK)
+    axes.grid(axis="y", color="#DDDDDD", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(_GREY)
+    axes.tick_params(colors=_INK, length=0)
+
+
+def _counts(column: Sequence[Bucket]) -> str:
+    """Returns the sentences in one range: one number where the curves agree, else all."""
+    counts = sorted({bucket.num_sentences for bucket in column} - {0}) or [0]
+    return "n = " + (
+        f"{counts[0]}–{counts[-1]}" if len(counts) > 2 else " / ".join(map(str, counts))
+    )
+
+
+def _shade_beyond(axes: Axes, buckets: Sequence[Bucket], longest_train: int, unit: str) -> None:
+    start, end = _position(buckets, longest_train), len(buckets) - 0.5
+    if start >= end:
+        return
+    axes.axvspan(start, end, color=_SHADE, linewidth=0, zorder=0)
+    axes.axvline(start, color=_GREY, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
+    axes.annotate(
+        f"longer than any training input (over {longest_train} {unit}s)",
+        xy=(1, 1),
+        xytext=(0, 4),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="right",
+        va="bottom",
+        fontsize=8.5,
+        color=_GREY,
+    )
+
+
+def _position(buckets: Sequence[Bucket], length: int) -> float:
+    """Places a length on the axis, where bucket i covers i - 0.5 to i + 0.5.
+
+    The open bucket counts as wide as the one before it.
+    """
+    for index, bucket in enumerate(buckets):
+        if bucket.high is None or length <= bucket.high:
+            before = buckets[index - 1] if bucket.high is None and index else bucket
+            width = (before.high or before.low) - before.low + 1
+            share = (length - bucket.low + 1) / width
+            return index - 0.5 + min(1.0, max(0.0, share))
+    return len(buckets) - 0.5
