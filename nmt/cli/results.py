@@ -12,6 +12,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+import nmt
 from nmt.cli.assess import assess_split
 from nmt.data.datamodule import TranslationDataModule
 from nmt.evaluation.plots import plot_bleu_by_length
@@ -20,7 +21,7 @@ from nmt.evaluation.summary import print_examples, print_facts, print_paths, pri
 from nmt.training.translation_module import TranslationModule
 from nmt.translator import Translator
 
-LIBRARIES = ("torch", "pytorch-lightning", "sentencepiece", "datasets", "sacrebleu", "nmt")
+LIBRARIES = ("torch", "pytorch-lightning", "sentencepiece", "datasets", "sacrebleu")
 
 
 def write_results(
@@ -77,7 +78,7 @@ def _facts(
         "best_checkpoint": str(best),
         "device": _device_name(module.device),
         "versions": {name: version(name) for name in LIBRARIES}
-        | {"python": platform.python_version()},
+        | {"nmt": nmt.__version__, "python": platform.python_version()},
     }
 
 

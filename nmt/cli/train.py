@@ -1,5 +1,8 @@
 """Trains one model and writes its run folder; the program behind `train.py` and `nmt-train`."""
 
+import logging
+import warnings
+
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.config import check_config, hydra_main
@@ -20,6 +23,7 @@ def main(config: DictConfig) -> None:
     from nmt.cli.results import write_results
     from nmt.training.run import build_module, build_trainer, fit
 
+    _quieten()
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     pl.seed_everything(config.seed, workers=True, verbose=False)
@@ -32,3 +36,15 @@ def main(config: DictConfig) -> None:
     best = fit(config, data, module, trainer)
     if trainer.is_global_zero:
         write_results(config, data, module, best)
+
+
+def _quieten() -> None:
+    """Leaves out what Lightning says on every run and nobody can act on."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    for message in (
+        "`isinstance.treespec, LeafSpec.` is deprecated",
+        "(Checkpoint|Experiment logs) directory .* exists and is not empty",
+        "The '.*' does not have many workers",
+    ):
+        warnings.filterwarnings("ignore", message=message)
