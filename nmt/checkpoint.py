@@ -182,13 +182,13 @@ def _check_keys(
     missing = sorted(names - set(found))
     unexpected = [] if extra_allowed else sorted(map(str, set(found) - names))
     faults = [
-        f"{fault} {', '.join(map(repr, keys[:5]))}{' ...' if len(keys) > 5 else ''}"
-        for fault, keys in (("lacks", missing), ("has the unexpected", unexpected))
+        f"{fault} {kind} {', '.join(map(repr, keys[:5]))}{' ...' if len(keys) > 5 else ''}"
+        for fault, keys in (("lacks the", missing), ("has the unexpected", unexpected))
         if keys
     ]
     if faults:
         raise ValueError(
-            f"checkpoint {path} {' and '.join(faults)} ({kind} names): "
+            f"checkpoint {path} {' and '.join(faults)}: "
             "use it with the version of nmt that wrote it."
         )
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import hydra
+from hydra.conf import RuntimeConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import CompactHydraException
 from hydra.types import RunMode
@@ -80,7 +81,7 @@ def check_config(config: DictConfig) -> None:
     from nmt.evaluation.metrics import check_metrics
 
     def check(group: str, allowed: str, **extra: Any) -> None:
-        if group in config:
+        if config.get(group) is not None:
             options: Any = OmegaConf.to_container(config[group], resolve=True)
             with _named(group, options):
                 build(options, allowed=(allowed,), **extra)
@@ -122,10 +123,16 @@ def _run_job(task: Callable[[DictConfig], None], config: DictConfig) -> None:
     except Exception as error:
         # In a sweep Hydra collects the error and goes on; otherwise it would add a line of its own.
         if HydraConfig.get().mode == RunMode.RUN:
-            with suppress(OSError):  # leaves no empty run folder behind
-                Path(HydraConfig.get().runtime.output_dir).rmdir()
+            _remove_if_empty(HydraConfig.get().runtime)
             _exit_if_mendable(error)
         raise
+
+
+def _remove_if_empty(runtime: RuntimeConf) -> None:
+    """Leaves no empty run folder behind; a program that writes where it was started has none."""
+    if Path(runtime.output_dir) != Path(runtime.cwd):
+        with suppress(OSError):
+            Path(runtime.output_dir).rmdir()
 
 
 def _exit_if_mendable(error: Exception) -> None:

@@ -134,7 +134,9 @@ def test_what_is_no_checkpoint_is_refused(path, tmp_path):
     path.write_text("Ein Hund rennt.\n" * 100, encoding="utf-8")
     assert "no checkpoint" in refusal(path)
     assert "holds a list" in refusal(path, [1, 2])
-    assert "lacks 'format_version', 'global_step'" in refusal(path, {"weights": torch.zeros(3)})
+    assert "lacks the entry 'format_version', 'global_step'" in refusal(
+        path, {"weights": torch.zeros(3)}
+    )
 
 
 def test_another_format_is_refused(content, path):
@@ -147,8 +149,8 @@ def test_a_renamed_weight_is_named(content, path):
     first = sorted(weights)[0]
     weights["model.renamed"] = weights.pop(first)
     message = refusal(path, content)
-    assert f"lacks {first!r}" in message
-    assert "unexpected 'model.renamed'" in message
+    assert f"lacks the weight {first!r}" in message
+    assert "unexpected weight 'model.renamed'" in message
 
 
 def test_a_weight_of_another_shape_is_named(content, path):
@@ -163,8 +165,8 @@ def test_a_weight_of_another_shape_is_named(content, path):
 def test_a_renamed_hyper_parameter_is_named(content, path, name):
     content["hyper_parameters"]["renamed"] = content["hyper_parameters"].pop(name)
     message = refusal(path, content)
-    assert f"lacks {name!r}" in message
-    assert "unexpected 'renamed'" in message
+    assert f"lacks the hyper-parameter {name!r}" in message
+    assert "unexpected hyper-parameter 'renamed'" in message
 
 
 @pytest.mark.parametrize(

@@ -28,14 +28,14 @@ def restored_logging():
 
 @pytest.fixture
 def run(monkeypatch, capsys, tmp_path, restored_logging):
-    """Runs a program on conf/train.yaml in an empty folder; returns its config or its error."""
+    """Runs a program under Hydra in an empty folder; returns its config or its error."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
 
-    def call(*overrides, job=check_config):
+    def call(*overrides, job=check_config, config_name="train"):
         seen = []
 
-        @hydra_main("train")
+        @hydra_main(config_name)
         def program(config):
             job(config)
             seen.append(config)
@@ -130,6 +130,12 @@ def test_an_impossible_value_ends_the_program_and_leaves_no_run_folder(run, tmp_
     """(case 115)."""
     assert run("model.dropout=1.5").startswith("model.dropout is 1.5; it must be ")
     assert not list(tmp_path.glob("outputs/*/*"))
+
+
+def test_an_error_does_not_remove_the_folder_of_a_program_that_writes_where_it_is(run, tmp_path):
+    message = run("checkpoint=x", "decoding=beam", "decoding.beam_size=0", config_name="evaluate")
+    assert message.startswith("decoding.beam_size is 0")
+    assert tmp_path.is_dir()
 
 
 @pytest.mark.parametrize(
