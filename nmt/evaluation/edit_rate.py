@@ -161,7 +161,7 @@ def _equal_blocks(words: list[str], reference: list[str]) -> Iterator[tuple[int,
 
 
 def _targets(start_in_reference: int, length: int, align: dict[int, int]) -> Iterator[int]:
-    """Yields the places to put a block: behind the words aligned to it and to its left neighbour."""
+    """Yields where to put a block: behind what is aligned to it or to its left neighbour."""
     previous = -1
     for position in range(start_in_reference - 1, start_in_reference + length):
         if position >= 0 and position not in align:

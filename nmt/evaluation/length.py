@@ -14,8 +14,8 @@ from nmt.evaluation.metrics import bleu_score, chrf
 DEFAULT_EDGES = (10, 20, 30, 40, 50, 60, 70, 80)
 
 BUCKET_METHOD = (
-    "A bucket's score is the corpus score of its sentences alone; where no hypothesis of a bucket "
-    "has four tokens, BLEU averages the n-gram orders there are (sacreBLEU's effective order)."
+    "Each range is scored alone. Where no translation in it has four tokens, BLEU takes the "
+    "n-grams there are (sacreBLEU's effective order)."
 )
 
 

@@ -1,7 +1,7 @@
 """What a run leaves behind: translations as JSON lines, scores as `metrics.json`.
 
-The files of a run folder are a contract: `read_run` gives back what was written, so that runs can be
-compared long after their checkpoints are gone.
+The files of a run folder are a contract: `read_run` gives back what was written, so that runs can
+be compared long after their checkpoints are gone.
 """
 
 import hashlib

@@ -20,7 +20,7 @@ def print_scores(console: Console, results: Sequence[SplitResult]) -> None:
 
     The validation split is left out of the lengths unless it is the only one.
     """
-    table = _table("Scores", "split", "sentences", "BLEU", "chrF", "TER", "length ratio", "empty")
+    table = _table("split", "sentences", "BLEU", "chrF", "TER", "length ratio", "empty")
     for result in results:
         scores = result.scores
         table.add_row(
@@ -30,26 +30,25 @@ def print_scores(console: Console, results: Sequence[SplitResult]) -> None:
             f"{scores.length_ratio:.2f}",
             f"{scores.num_empty:,}",
         )
+    _print_heading(console, "Scores")
     console.print(table)
     scores = results[0].scores
-    for name, signature in (
-        ("BLEU", scores.signature),
-        ("chrF", scores.chrf_signature),
-        ("TER ", scores.ter_signature),
-    ):
-        console.print(Text(f"  {name} {signature}", style="dim"), soft_wrap=True)
+    signatures = (scores.signature, scores.chrf_signature, scores.ter_signature)
+    for name, signature in zip(("BLEU", "chrF", "TER "), signatures, strict=True):
+        console.print(Text(f"{name} {signature}", style="dim"), soft_wrap=True)
     _print_lengths(console, [r for r in results if r.name != "valid"] or results)
 
 
 def _print_lengths(console: Console, results: Sequence[SplitResult]) -> None:
     columns = ("split", f"{results[0].unit}s", "n", "BLEU", "chrF", "length ratio", "brevity pen.")
-    table = _table("By source length", *columns)
+    table = _table(*columns)
     for result in results:
         for bucket in trim_empty(result.buckets):
             values = (bucket.bleu, bucket.chrf, bucket.length_ratio, bucket.brevity_penalty)
             cells = ["-" if value is None else f"{value:.2f}" for value in values]
             table.add_row(result.name, bucket.label, f"{bucket.num_sentences:,}", *cells)
         table.add_section()
+    _print_heading(console, "BLEU and chrF by source length")
     console.print(table)
     console.print(Text(BUCKET_METHOD, style="dim"))
 
@@ -60,24 +59,21 @@ def print_examples(
     """Prints some translations below their sources and references: short, medium and long ones."""
     by_length = sorted(sentences, key=lambda sentence: (sentence.source_words, sentence.index))
     count = min(count, len(by_length))
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
+    _print_heading(console, "Translations")
     for number in range(count):
         sentence = by_length[(2 * number + 1) * len(by_length) // (2 * count)]
+        grid = _pairs()
         grid.add_row("source", Text(sentence.source))
         grid.add_row("reference", Text(sentence.reference))
-        grid.add_row("translation", Text(sentence.hypothesis, style="bold"))
-        grid.add_row()
-    _print_heading(console, "Translations")
-    console.print(grid)
+        grid.add_row("translation", Text(sentence.hypothesis or "(empty)", style="bold"))
+        if number:
+            console.print()
+        console.print(grid)
 
 
 def print_facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:
     """Prints pairs of a name and a value, such as ("updates", "1,500"), below each other."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
+    grid = _pairs()
     for name, value in facts:
         grid.add_row(Text(name), Text(value))
     _print_heading(console, "Run")
@@ -86,19 +82,27 @@ def print_facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:
 
 def print_paths(console: Console, paths: Sequence[str | Path]) -> None:
     """Prints the files written, each on one line however long, so that it can be copied."""
-    console.print()
     _print_heading(console, "Written")
     for path in paths:
         console.print(Text(str(path)), soft_wrap=True)
 
 
 def _print_heading(console: Console, heading: str) -> None:
+    console.print()
     console.print(Text(heading, style="bold"))
 
 
-def _table(title: str, *columns: str) -> Table:
+def _table(*columns: str) -> Table:
     """Makes a table whose first column is text and whose others are numbers."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for index, column in enumerate(columns):
         table.add_column(column, justify="right" if index else "left", overflow="fold")
     return table
+
+
+def _pairs() -> Table:
+    """Makes a grid of names and texts; long texts wrap within their column."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    return grid
