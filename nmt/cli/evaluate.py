@@ -53,7 +53,7 @@ def main(config: DictConfig) -> None:
     written = [write_translations(output, result) for result in results]
     written.append(write_metrics(output, metrics))
     curves = {result.name: result.buckets for result in results}
-    written.append(plot_bleu_by_length(curves, output / "bleu_by_length.png"))
+    written.append(plot_bleu_by_length(curves, output / "bleu_by_length.png", unit=unit))
     print_paths(console, written)
 
 

@@ -50,6 +50,7 @@ def write_results(
         plot_bleu_by_length(
             {result.name: result.buckets for result in results if result.name != "valid"},
             run / "bleu_by_length.png",
+            unit=data.length_unit,
             longest_train=data.longest_train_source_words,
             title=f"{run.parent.name}: BLEU by source length",
         ),
