@@ -5,7 +5,8 @@ import torch
 from models_for_tests import VOCAB_SIZE, tiny_model
 from torch import nn
 
-from nmt.models.recurrent import BidirectionalEncoder, gru_cell
+from nmt.models.bidirectional_encoder import BidirectionalEncoder, reverse_sentences
+from nmt.models.recurrent import gru_cell
 
 LENGTHS = [11, 5, 2]
 MASK = torch.arange(11) < torch.tensor(LENGTHS)[:, None]
@@ -17,6 +18,27 @@ def test_cell_equals_the_gru_of_torch():
     input_gates = x @ cell.weight_ih.T + cell.bias_ih
     hidden_gates = hidden @ cell.weight_hh.T + cell.bias_hh
     torch.testing.assert_close(gru_cell(input_gates, hidden_gates, hidden), cell(x, hidden))
+
+
+def test_sentences_are_reversed_in_front_of_their_fillers():
+    x = torch.tensor([[[5], [6], [7], [0], [0]], [[5], [6], [7], [8], [9]]])
+    mask = torch.arange(5) < torch.tensor([[3], [5]])
+    assert reverse_sentences(x, mask)[..., 0].tolist() == [[7, 6, 5, 0, 0], [9, 8, 7, 6, 5]]
+    assert reverse_sentences(x, None)[..., 0].tolist() == [[0, 0, 7, 6, 5], [9, 8, 7, 6, 5]]
+
+
+def test_encoder_equals_the_bidirectional_gru_of_torch():
+    encoder = BidirectionalEncoder(5, hidden=7, layers=2, dropout=0.0)
+    gru = nn.GRU(5, 7, num_layers=2, batch_first=True, bidirectional=True)
+    for layer in range(2):
+        for suffix, cell in [("", encoder.ahead[layer]), ("_reverse", encoder.back[layer])]:
+            for name, parameter in cell.named_parameters():
+                getattr(gru, name.replace("l0", f"l{layer}") + suffix).data.copy_(parameter)
+    x = torch.randn(3, 11, 5)
+    memory, final = encoder(x, None)
+    expected, last = gru(x)
+    torch.testing.assert_close(memory, expected)
+    torch.testing.assert_close(final, torch.cat([last[-2], last[-1]], -1))
 
 
 def test_final_states_are_those_after_the_last_and_the_first_real_token():
