@@ -6,7 +6,6 @@ import pickle
 import random
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import hydra
 import pytest
@@ -16,6 +15,7 @@ from datasets import Dataset
 import nmt.data.grammar
 from nmt.data.cache import cached
 from nmt.data.datamodule import TranslationDataModule
+from nmt.data.grammar import GrammarPair
 from nmt.data.tokenised import TokenisedDataset, write_tokenised
 from nmt.special_tokens import BOS, EOS, PAD
 from nmt.tokenizer import Tokenizer, train_tokenizer
@@ -357,7 +357,7 @@ def stand_in(monkeypatch):
 
     def generate_splits(*, seed=1, train_size=5):
         calls.append(seed)
-        pair = SimpleNamespace(
+        pair = GrammarPair(
             source="the dogs sleep",
             target="die Hunde schlafen jetzt",
             sure=((1, 1), (2, 2)),
@@ -367,7 +367,7 @@ def stand_in(monkeypatch):
         )
         return {"train": [pair] * train_size, "valid": [pair], "test": [pair], "test_long": [pair]}
 
-    monkeypatch.setattr(nmt.data.grammar, "generate_splits", generate_splits, raising=False)
+    monkeypatch.setattr(nmt.data.grammar, "generate_splits", generate_splits)
     return calls
 
 
@@ -393,6 +393,19 @@ def test_the_grammar_backwards_swaps_text_and_links(make, stand_in):
     row = module.split("valid")[0]
     assert (row["source"], row["target"]) == ("die Hunde schlafen jetzt", "the dogs sleep")
     assert row["possible"] == [[0, 0], [3, 2]]
+
+
+def test_the_real_grammar_makes_batches(make):
+    grammar = {"train_size": 31, "valid_size": 5, "test_per_bucket": 2}
+    module = make(directory=None, grammar=grammar)
+    module.setup()
+    sizes = {name: len(module.split(name)) for name in ("valid", "test", "test_long")}
+    assert sizes == {"valid": 5, "test": 10, "test_long": 6}
+    assert len(list(module.test_dataloader()[1])) > 0
+    row = module.split("test")[0]
+    words = len(row["source"].split()), len(row["target"].split())
+    links = row["sure"] + row["possible"]
+    assert all(source < words[0] and target < words[1] for source, target in links)
 
 
 def test_other_languages_and_keys_are_refused_by_the_grammar(make, stand_in):

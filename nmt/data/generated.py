@@ -7,7 +7,7 @@ import hashlib
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow
 from datasets import Dataset
@@ -15,9 +15,8 @@ from datasets import Dataset
 import nmt.data.grammar
 from nmt.data.cache import cached, key_of
 from nmt.data.files import Languages
-
-if TYPE_CHECKING:
-    from nmt.data.grammar import GrammarPair
+from nmt.data.grammar import GrammarPair, swapped
+from nmt.data.grammar.lexicon import lexicon_path
 
 _ROWS_PER_CHUNK = 10_000
 _LINKS = pyarrow.list_(pyarrow.list_(pyarrow.int32()))
@@ -79,9 +78,10 @@ def _check_arguments(arguments: Mapping[str, Any]) -> None:
 
 def _generator_digest() -> str:
     """Digests program and lexicon, so that a change of either makes new text."""
-    package = Path(nmt.data.grammar.__file__).parent
+    program = Path(nmt.data.grammar.__file__).parent.glob("*.py")
+    lexicons = lexicon_path("core").parent.glob("*.yaml")
     digest = hashlib.sha256()
-    for file in sorted([*package.rglob("*.py"), *package.rglob("*.yaml")]):
+    for file in [*sorted(program), *sorted(lexicons)]:
         digest.update(file.read_bytes())
     return digest.hexdigest()
 
@@ -94,16 +94,12 @@ def _write(pairs: Sequence[GrammarPair], path: Path, english_first: bool) -> Non
 
 
 def _row(pair: GrammarPair, english_first: bool) -> dict[str, Any]:
-    sides = (pair.source, pair.target) if english_first else (pair.target, pair.source)
+    pair = pair if english_first else swapped(pair)
     return {
-        "source": sides[0],
-        "target": sides[1],
-        "sure": _links(pair.sure, english_first),
-        "possible": _links(pair.possible, english_first),
+        "source": pair.source,
+        "target": pair.target,
+        "sure": [list(link) for link in pair.sure],
+        "possible": [list(link) for link in pair.possible],
         "bits": pair.bits,
         "num_sentences": pair.num_sentences,
     }
-
-
-def _links(links: Sequence[tuple[int, int]], english_first: bool) -> list[list[int]]:
-    return [list(link) if english_first else [link[1], link[0]] for link in links]
