@@ -26,20 +26,16 @@ def build_clause(draw: Draw, lexicon: Lexicon, words: int, wish: Wish) -> Clause
     verb = wish.verb or draw.pick(lexicon.verbs.any(words))
     preposition = draw.pick(verb.prepositions) if verb.prepositions and not wish.gap else None
     places = places_of(lexicon, verb, preposition, wish)
-    fixed = 1 + len(verb.particles) + (verb.frame == "copula") + wish.question
+    fixed = 1 + len(verb.particles) + (verb.frame == "copula")
     fixed += len(preposition.english) if preposition else 0
     fixed += len(wish.subject.english) if wish.subject else 0
     room = words - fixed - sum([place.least for place in places])
     tense = draw_tense(draw, verb, group=wish.tenses, room=room)
     room -= tense.extra
-    adverbials = draw_adverbials(
-        draw,
-        lexicon,
-        verb,
-        tense,
-        room=room - sum([place.least == 1 for place in places]),
-        wish=wish,
-    )
+    spare = room
+    if room > 0 and draw.flip(0.6):  # a second word for each noun phrase goes first
+        spare -= sum([place.least == 1 for place in places])
+    adverbials = draw_adverbials(draw, lexicon, verb, tense, room=spare, wish=wish)
     room -= adverbials.words
     very = verb.frame == "copula" and room > 0 and not tense.negated and draw.flip(0.5)
     end = adverbials.ends()

@@ -5,10 +5,10 @@ import random
 from nmt.data.grammar.draw import Draw, Table
 from nmt.data.grammar.lexicon import load_lexicon
 from nmt.data.grammar.sentences import sentence
-from nmt.data.grammar.subordinate import SHORTEST
 from nmt.data.grammar.tokens import GrammarPair, Token, links, text
 
 SHORTEST_INPUT, LONGEST_INPUT = 3, 80
+SHORTEST_SENTENCE = 3
 TOLERANCE = 2  # words by which an input may miss the length asked for
 LONGEST_SENTENCE = 45
 _ATTEMPTS = 1000
@@ -66,11 +66,15 @@ class Grammar:
         german: list[Token] = []
         left = words
         for remaining in range(count, 0, -1):
-            low = max(SHORTEST, left - LONGEST_SENTENCE * (remaining - 1), left // (2 * remaining))
-            high = min(LONGEST_SENTENCE, left - SHORTEST * (remaining - 1))
+            low = max(
+                SHORTEST_SENTENCE,
+                left - LONGEST_SENTENCE * (remaining - 1),
+                left // (2 * remaining),
+            )
+            high = min(LONGEST_SENTENCE, left - SHORTEST_SENTENCE * (remaining - 1))
             size = left if remaining == 1 else draw.integer(low, min(high, 2 * left // remaining))
             made = sentence(draw, self._lexicon, size)
             english += made[0]
             german += made[1]
-            left = max(words - len(english), SHORTEST)
+            left = max(words - len(english), SHORTEST_SENTENCE)
         return english, german, count

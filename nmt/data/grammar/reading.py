@@ -24,7 +24,7 @@ _LEAST_WORDS = {
     "transitive": 3,
     "dative": 3,
     "ditransitive": 4,
-    "prepositional": 5,
+    "prepositional": 4,
     "motion": 5,
     "clausal": 2,
 }

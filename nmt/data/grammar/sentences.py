@@ -21,8 +21,10 @@ from nmt.data.grammar.subordinate import (
     ANY,
     FRONTED,
     LONGEST,
+    SHORT,
     SHORTEST,
     SHORTEST_COMPLEX,
+    SHORTEST_SHARED,
     THAT,
     Words,
     saying,
@@ -31,11 +33,15 @@ from nmt.data.grammar.subordinate import (
 )
 from nmt.data.grammar.tokens import COMMA, finished
 
+SHORTEST_ROOMY = 8  # English words with room for two objects or a conjunction of three words
 LONGEST_QUESTION = 10
 LONGEST_MEDIUM = 26  # English words of a main clause that need not be two
 _COORDINATORS = Table([("and", "und"), ("but", "aber")], [65.0, 35.0])
 
 # Shapes of a main clause by length; "alone" is a single clause.
+_TINY_SHAPES = Table(
+    ["alone", "after", "before", "that", "joined", "shared"], [66.0, 9.0, 6.0, 9.0, 6.0, 4.0]
+)
 _SHORT_SHAPES = Table(
     ["alone", "after", "before", "that", "joined", "shared"], [48.0, 14.0, 10.0, 12.0, 8.0, 8.0]
 )
@@ -47,7 +53,7 @@ _LONG_SHAPES = Table(["joined", "before", "after", "that"], [70.0, 10.0, 10.0, 1
 def sentence(draw: Draw, lexicon: Lexicon, words: int) -> Words:
     """A finished sentence of about so many English words in both languages."""
     if words <= LONGEST_QUESTION and draw.flip(0.07):
-        wish = Wish(question=True, tenses="positive", relative=False)
+        wish = Wish(question=True, tenses="question", relative=False)
         clause = build_clause(draw, lexicon, words, wish)
         return finished(english_question(clause), "?"), finished(german_verb_first(clause), "?")
     english, german = _main(draw, lexicon, words)
@@ -58,6 +64,8 @@ def _main(draw: Draw, lexicon: Lexicon, words: int, *, part: bool = False) -> Wo
     """A main clause with all that belongs to it; a `part` of a coordination is not split again."""
     if words < SHORTEST_COMPLEX or (part and words <= LONGEST and draw.flip(0.6)):
         shape = "alone"
+    elif words < SHORTEST_ROOMY:
+        shape = "alone" if part else draw.pick(_TINY_SHAPES)
     elif words <= LONGEST and not part:
         shape = draw.pick(_SHORT_SHAPES)
     elif words <= LONGEST_MEDIUM:
@@ -74,6 +82,8 @@ def _alone(draw: Draw, lexicon: Lexicon, words: int) -> Words:
 
 def _shared(draw: Draw, lexicon: Lexicon, words: int) -> Words:
     """Two verb phrases with one subject."""
+    if words < SHORTEST_SHARED:
+        return _alone(draw, lexicon, words)
     left, right = two_predicates(draw, lexicon, words, wish=Wish(front=True))
     key = draw.key()
     english = [*english_statement(left), ("and", key), *english_predicate(right)]
@@ -96,7 +106,7 @@ def _joined(draw: Draw, lexicon: Lexicon, words: int) -> Words:
 
 def _after(draw: Draw, lexicon: Lexicon, words: int) -> Words:
     """A main clause and a subordinate clause behind it."""
-    conjunction = draw.pick(ANY)
+    conjunction = draw.pick(ANY if words >= SHORTEST_ROOMY else SHORT)
     rest = words - len(conjunction.english)
     first = draw.integer(SHORTEST, min(LONGEST, rest - SHORTEST))
     wish = Wish(front=True, tenses="timeless" if conjunction.temporal else "any")
@@ -110,7 +120,7 @@ def _after(draw: Draw, lexicon: Lexicon, words: int) -> Words:
 
 def _before(draw: Draw, lexicon: Lexicon, words: int) -> Words:
     """A subordinate clause in front and the main clause, its verb first."""
-    conjunction = draw.pick(FRONTED)
+    conjunction = draw.pick(FRONTED if words >= SHORTEST_ROOMY else SHORT)
     rest = words - len(conjunction.english)
     first = draw.integer(max(SHORTEST, rest - LONGEST), rest - SHORTEST)
     inner = subordinate(draw, lexicon, first, conjunction)

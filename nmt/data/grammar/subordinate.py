@@ -20,9 +20,10 @@ from nmt.data.grammar.lexicon import Lexicon
 from nmt.data.grammar.noun_phrases import NounPhrase
 from nmt.data.grammar.tokens import COMMA, Token
 
-SHORTEST = 3  # English words of a clause
+SHORTEST = 2  # English words of a clause
 LONGEST = 13  # English words of a clause with one verb
-SHORTEST_COMPLEX = 8  # English words of a sentence or clause that may hold another
+SHORTEST_COMPLEX = 5  # English words of a sentence of two clauses
+SHORTEST_SHARED = 7  # English words of two predicates with one subject
 SHORTEST_NESTED = 10  # the same inside a subordinate clause: `as soon as` twice takes four
 DEEPEST = 3
 
@@ -62,6 +63,11 @@ _FINAL = {
 }
 #: Conjunctions whose clause may come before the main clause.
 FRONTED = Table(list(_FRONTED), list(_FRONTED.values()))
+#: Those of one English word.
+SHORT = Table(
+    [item for item in _FRONTED if len(item.english) == 1],
+    [weight for item, weight in _FRONTED.items() if len(item.english) == 1],
+)
 #: Conjunctions whose clause may come after it.
 ANY = Table(list(_FRONTED | _FINAL), list((_FRONTED | _FINAL).values()))
 
@@ -115,14 +121,14 @@ def saying(
         longest_subject=4,
     )
     clause = build_clause(draw, lexicon, first, wish)
-    return clause, verb, words - 1 - len(english_statement(clause))
+    return clause, verb, max(SHORTEST, words - 1 - len(english_statement(clause)))
 
 
 def two_predicates(
     draw: Draw, lexicon: Lexicon, words: int, *, wish: Wish
 ) -> tuple[Clause, Clause]:
     """Two clauses for one subject, which the second leaves out."""
-    first = draw.integer(4, words - 1 - SHORTEST)
+    first = draw.integer(3, words - 1 - SHORTEST)
     wish = Wish(
         verb=draw.pick(lexicon.verbs.action(first)),
         tenses="plain",
@@ -137,7 +143,7 @@ def two_predicates(
     shared = NounPhrase(
         [], [], subject.agreement, subject.column, subject.noun_class, first=subject.first
     )
-    verb = draw.pick(lexicon.verbs.action_of(subject.noun_class, rest))
+    verb = draw.pick(lexicon.verbs.action_of(subject.noun_class, rest + 1))
     wish = Wish(verb=verb, subject=shared, tenses="plain", mid=wish.mid)
     return left, build_clause(draw, lexicon, rest, wish)
 
@@ -153,7 +159,7 @@ def _content(
     wish = Wish(tenses=conjunction.tenses, mid=not conjunction.temporal)
     complex_one = words >= SHORTEST_NESTED and depth < DEEPEST and draw.flip(0.25)
     if words <= LONGEST and not complex_one:
-        if words >= SHORTEST_COMPLEX and draw.flip(0.12):
+        if words >= SHORTEST_SHARED and draw.flip(0.12):
             return _shared(draw, lexicon, words, wish)
         clause = build_clause(draw, lexicon, words, wish)
         return english_statement(clause), german_verb_last(clause)

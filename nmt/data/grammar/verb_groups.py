@@ -27,6 +27,7 @@ PRESENT = Tense("present", 0)
 PERFECT = Tense("perfect", 1)
 NOT_PRESENT = Tense("present", 2, negated=True)  # does not see
 NOT_PERFECT = Tense("perfect", 2, negated=True)  # has not seen
+DO_PRESENT = Tense("present", 1)  # does ... see
 IS_NOT = Tense("present", 1, negated=True)  # the copula has no do-support
 _MODALS = [
     (Tense("modal", 1, CAN), 6.0),
@@ -48,6 +49,12 @@ _NOT_PERFECT = [(NOT_PERFECT, 3.0)]
 _GROUPS = {
     "any": _PRESENT + _PERFECT + _MODALS + _NEGATED + _NOT_PERFECT + _NOT_MODALS,
     "positive": _PRESENT + _PERFECT + _MODALS,
+    "question": [
+        (DO_PRESENT, 52.0),
+        *_PERFECT,
+        *[(tense, weight) for tense, weight in _MODALS if tense.modal is not WANT],
+        (Tense("modal", 3, WANT), 4.0),
+    ],
     "timeless": _PRESENT + _MODALS,  # beside a temporal clause
     "plain": _PRESENT,
     "state": _PRESENT + _NEGATED,
@@ -62,12 +69,14 @@ _TABLES = {
         [weight for tense, weight in pairs if tense.extra <= room],
     )
     for name, pairs in _GROUPS.items()
-    for room in range(_MOST_EXTRA + 1)
+    for room in range(1, _MOST_EXTRA + 1)
 }
 
 
 def draw_tense(draw: Draw, verb: Verb, *, group: str, room: int) -> Tense:
     """A tense for the verb out of a group, with at most `room` English words beside the verb."""
+    if group == "question" and (verb.state or room <= 0 or verb.frame == "copula"):
+        return PRESENT if verb.frame == "copula" else DO_PRESENT
     if group == "plain" or room <= 0:
         return PRESENT
     if group in ("any", "positive", "timeless"):

@@ -69,11 +69,11 @@ class VerbTables:
 
     def any(self, words: int) -> Table[Verb]:
         """Verbs for a clause of so many English words."""
-        return self._any[min(words, LONG_CLAUSE)]
+        return self._any[min(max(words, SHORTEST_CLAUSE), LONG_CLAUSE)]
 
     def action(self, words: int) -> Table[Verb]:
         """The same without `be`."""
-        return self._action[min(words, LONG_CLAUSE)]
+        return self._action[min(max(words, SHORTEST_CLAUSE), LONG_CLAUSE)]
 
     def of(self, noun_class: str, words: int) -> Table[Verb]:
         """Verbs whose subject may be of the class, in a clause of at least three words."""
