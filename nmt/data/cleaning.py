@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from datasets import Dataset
 
+from nmt.data.columns import pairs
 from nmt.data.length_unit import LengthUnit, count_units
 
 
@@ -105,8 +106,7 @@ def clean(
     checks = _checks(rules)
     removed = dict.fromkeys(checks, 0)
     keep: list[int] = []
-    pairs = zip(dataset["source"], dataset["target"], strict=True)
-    for row, (source, target) in enumerate(pairs):
+    for row, (source, target) in enumerate(pairs(dataset)):
         lengths = count_units(source, source_unit), count_units(target, target_unit)
         for name, unusable in checks.items():
             if unusable(source, target, *lengths):

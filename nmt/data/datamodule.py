@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from nmt.data.batch import Batch
 from nmt.data.cache import content_key
 from nmt.data.cleaning import CleaningReport, CleaningRules
+from nmt.data.columns import texts
 from nmt.data.corpus import CorpusOptions, Splits, load_corpus
 from nmt.data.length_unit import check_unit, count_units, default_unit
 from nmt.data.loader import TrainLoader
@@ -187,7 +188,7 @@ class TranslationDataModule(pl.LightningDataModule):
 
     def source_units(self, name: str) -> list[int]:
         """Returns the length of every source of a split, in `length_unit`."""
-        return [count_units(text, self.length_unit) for text in self.split(name)["source"]]
+        return [count_units(text, self.length_unit) for text in texts(self.split(name), "source")]
 
     @cached_property
     def longest_train_source_words(self) -> int:

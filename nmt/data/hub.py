@@ -82,7 +82,7 @@ def _check_that_hub_answers(options: HubOptions) -> None:
         )
     except HfHubHTTPError as error:
         raise ValueError(
-            f"The hub has no data set {options.path} at revision {options.revision} for us "
+            f"The hub refuses the data set {options.path} at revision {options.revision} "
             f"({_first_line(error)}); check data.hub.path and data.hub.revision."
         ) from error
     except Exception as error:  # which one depends on the HTTP library and the proxy
