@@ -59,7 +59,7 @@ def corpus_options(folder: Path, **splits: int | Pairs) -> list[str]:
         f"data.cache_dir={folder / 'cache'}",
         "data.tokenizer.vocab_size=311",
         "data.token_budget=67",
-        "data.eval_token_budget=31",
+        "data.eval_token_budget=131",
     ]
 
 

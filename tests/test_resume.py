@@ -1,0 +1,175 @@
+import os
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from number_words import corpus_options, make_run, model_options, trainer_options
+
+from nmt.run_folder import run_directory
+from nmt.training.callbacks import LastCheckpoint
+
+UPDATES = 13  # 26 micro-batches by twos, 8 of them an epoch: 4 updates an epoch
+NOT_TIME = ("epoch", "step", "loss", "lr", "valid_loss", "valid_perplexity", "valid_bleu")
+
+
+class Crash(pl.Callback):
+    """Ends the run with an error in the first micro-batch after this many updates."""
+
+    def __init__(self, updates):
+        self.updates = updates
+
+    def on_train_batch_start(self, trainer, module, batch, batch_idx):
+        if trainer.global_step == self.updates:
+            raise RuntimeError("the power failed")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    return tmp_path_factory.mktemp("text")
+
+
+@pytest.fixture(scope="module")
+def build(text):
+    def build_run(run_dir, *more, every=100, callbacks=(), max_steps=UPDATES, **trainer):
+        return make_run(
+            *corpus_options(text),
+            *model_options("transformer", dropout=0.3),
+            *trainer_options(run_dir, max_steps=max_steps, accumulate_grad_batches=2, **trainer),
+            "num_validations=4",  # after updates 3, 6, 9 and 12
+            f"callbacks.last.every_n_updates={every}",
+            *more,
+            callbacks=callbacks,
+        )
+
+    return build_run
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(build, tmp_path_factory):
+    run = build(tmp_path_factory.mktemp("whole"))
+    run.fit()
+    return run
+
+
+def rows(run):
+    return [{key: row[key] for key in NOT_TIME} for row in run.log]
+
+
+def state(run, name="last"):
+    content = torch.load(run.checkpoints / f"{name}.ckpt", weights_only=True)
+    adam = content["optimizer_states"][0]["state"]
+    return content["state_dict"] | {f"{i}.{k}": v for i in adam for k, v in adam[i].items()}
+
+
+@pytest.mark.parametrize(
+    ("every", "crash", "workers"),
+    [
+        pytest.param(5, 7, 0, id="within an epoch"),
+        pytest.param(5, 7, 2, id="within an epoch, with workers"),
+        pytest.param(4, 6, 0, id="at the end of an epoch"),
+        pytest.param(6, 8, 0, id="after a validation"),
+        pytest.param(12, 12, 0, id="after a validation at the end of an epoch"),
+    ],
+)
+def test_a_resumed_run_equals_one_that_was_never_interrupted(
+    build, uninterrupted, tmp_path, every, crash, workers
+):
+    """(case 76) Weights, optimizer, counters, and every row of the log, bit for bit."""
+    options = (tmp_path, f"data.num_workers={workers}")
+    broken = build(*options, every=every, callbacks=(Crash(crash),))
+    with pytest.raises(RuntimeError, match="the power failed"):
+        broken.fit()
+    resumed = build(*options, "ckpt_path=last", every=every)
+    best = resumed.fit()
+    assert resumed.trainer.global_step == UPDATES
+    assert resumed.module.target_tokens_seen == uninterrupted.module.target_tokens_seen
+    assert resumed.module.skipped_updates == 0
+    assert rows(resumed) == rows(uninterrupted)
+    assert best.name == "best.ckpt"
+    for name in ("last", "best"):
+        expected, found = state(uninterrupted, name), state(resumed, name)
+        assert all(torch.equal(expected[key], found[key]) for key in expected)
+
+
+def test_last_is_written_between_updates_only(build, tmp_path, monkeypatch):
+    """Also right after resuming, where the number of updates is still that of the checkpoint."""
+    saved = []
+    save = LastCheckpoint._save
+
+    def spy(self, trainer):
+        saved.append((trainer.global_step, trainer.fit_loop.total_batch_idx + 1))
+        save(self, trainer)
+
+    monkeypatch.setattr(LastCheckpoint, "_save", spy)
+    build(tmp_path, every=2, max_steps=6).fit()
+    build(tmp_path, "ckpt_path=last", every=2, max_steps=9).fit()
+    assert saved == [(updates, 2 * updates) for updates in (2, 4, 6, 8, 9)]
+
+
+def test_a_finished_run_goes_on_to_a_later_end(build, tmp_path):
+    """The schedule and the validations are those of the new length; the log has no gap."""
+    build(tmp_path, max_steps=6).fit()
+    longer = build(tmp_path, "ckpt_path=last", max_steps=10)
+    assert longer.config.num_validations == 4  # every 2 updates now
+    longer.fit()
+    assert [int(row["step"]) for row in longer.log if row["lr"]] == list(range(1, 11))
+    assert float(longer.log[-2]["lr"]) == pytest.approx(0.02 * longer.config.optimizer.lr)
+    validated = [int(row["step"]) for row in longer.log if row["valid_bleu"]]
+    assert validated == [1, 2, 3, 4, 5, 6, 8, 10]
+
+
+def test_resuming_a_finished_run_changes_nothing(build, tmp_path):
+    first = build(tmp_path, max_steps=3)
+    best = first.fit()
+    log = (tmp_path / "metrics.csv").read_bytes()
+    assert build(tmp_path, "ckpt_path=last", max_steps=3).fit() == best
+    assert (tmp_path / "metrics.csv").read_bytes() == log
+
+
+def test_a_missing_checkpoint_is_named(build, tmp_path):
+    for path in ("last", str(tmp_path / "gone.ckpt")):
+        with pytest.raises(ValueError, match=f"ckpt_path={path}.*does not exist"):
+            build(tmp_path, f"ckpt_path={path}").fit()
+
+
+# --- Where a run writes -------------------------------------------------------------------
+
+
+@pytest.fixture
+def outputs(tmp_path, monkeypatch):
+    """A start directory with two runs that have a last.ckpt; the newer one sorts first."""
+    monkeypatch.chdir(tmp_path)
+    for age, time in enumerate(("2001", "2002")):
+        folder = tmp_path / "outputs" / "toy-rnn" / time / "checkpoints"
+        folder.mkdir(parents=True)
+        (folder / "last.ckpt").touch()
+        os.utime(folder / "last.ckpt", (1000 - age, 1000 - age))
+    return tmp_path / "outputs"
+
+
+def test_last_is_the_newest_checkpoint_of_this_data_and_model(outputs):
+    assert run_directory("last", "toy", "rnn", "2003") == "outputs/toy-rnn/2001"
+
+
+def test_last_without_a_checkpoint_says_where_it_looked(outputs):
+    with pytest.raises(ValueError, match=r"no last\.ckpt below outputs/toy-bahdanau"):
+        run_directory("last", "toy", "bahdanau", "2003")
+
+
+def test_a_checkpoint_goes_on_in_its_own_folder(outputs):
+    path = str(outputs / "toy-rnn" / "2002" / "checkpoints" / "last.ckpt")
+    assert run_directory(path, "other", "rnn", "2003") == str(outputs / "toy-rnn" / "2002")
+
+
+def test_a_checkpoint_outside_a_run_folder_starts_a_new_one(outputs, tmp_path):
+    (tmp_path / "some.ckpt").touch()
+    assert run_directory("some.ckpt", "toy", "rnn", "2003") == "outputs/toy-rnn/2003"
+
+
+def test_a_new_run_never_writes_into_the_folder_of_another(outputs):
+    assert run_directory(None, "toy", "rnn", "2002") == "outputs/toy-rnn/2002_2"
+
+
+def test_a_checkpoint_that_does_not_exist_is_named(outputs):
+    with pytest.raises(ValueError, match=r"ckpt_path=gone\.ckpt does not exist"):
+        run_directory("gone.ckpt", "toy", "rnn", "2003")
