@@ -1,7 +1,7 @@
 """Trains a translation model: python train.py model=transformer data=grammar key=value ...
 
 The options are the keys of conf/train.yaml and of the groups it names. What happens:
-`nmt.training.program.train`.
+`nmt.cli.train.main`.
 """
 
 from nmt.cli.train import main

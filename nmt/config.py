@@ -7,6 +7,7 @@ Nothing heavy is imported until the options have been understood: a typing error
 from __future__ import annotations
 
 import functools
+import io
 import os
 import re
 import sys
@@ -51,6 +52,9 @@ def hydra_main(config_name: str) -> Callable[[Callable[[DictConfig], None]], Cal
 
         @functools.wraps(task)
         def program() -> None:
+            for stream in (sys.stdout, sys.stderr):  # UTF-8 whatever the locale
+                if isinstance(stream, io.TextIOWrapper):
+                    stream.reconfigure(encoding="utf-8")
             if os.environ.get(_FULL_ERROR) == "1":
                 return _under_hydra(task, config_name)
             try:

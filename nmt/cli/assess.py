@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from datasets import Dataset
 
-from nmt.data.length_unit import count_units
+from nmt.data.length_unit import LengthUnit, count_units
 from nmt.evaluation.run_results import SplitResult, TranslatedSentence, score_split
 from nmt.translator import Translator
 
 
 def assess_split(
-    translator: Translator, name: str, split: Dataset, *, unit: str, batch_tokens: int
+    translator: Translator, name: str, split: Dataset, *, unit: LengthUnit, batch_tokens: int
 ) -> SplitResult:
     """Translates every source of a split and scores the translations against its references.
 

@@ -1,7 +1,7 @@
 """Scores a checkpoint on a corpus or a pair of files; behind `scripts/evaluate.py`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -32,7 +32,7 @@ def main(config: DictConfig) -> None:
         torch.set_num_threads(config.threads)
     translator = Translator.from_checkpoint(config.checkpoint, device=config.device)
     if config.decoding is not None:
-        decoding = OmegaConf.to_container(config.decoding, resolve=True)
+        decoding: Any = OmegaConf.to_container(config.decoding, resolve=True)
         translator.search = build(decoding, allowed=("nmt.decoding.",))
     splits = _splits(config, translator)
     unit = default_unit(translator.source_lang)
