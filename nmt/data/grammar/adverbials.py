@@ -54,17 +54,17 @@ def draw_adverbials(
     frequent = False
     if tense.negated:
         if wish.front and draw.flip(0.12):
-            chosen.front = _set_off(_adverb(draw, draw.pick(lexicon.adverb_tables["sentence"])))
+            chosen.front = _fronted(draw, draw.pick(lexicon.adverb_tables["sentence"]))
             room -= 1
     elif wish.mid and draw.flip(0.22 * more):
         frequent = not verb.state and (wish.question or draw.flip(0.55))
         if frequent or not wish.question:
             kind = "frequency" if frequent else "sentence"
-            words = _adverb(draw, draw.pick(lexicon.adverb_tables[kind]))
+            adverb = draw.pick(lexicon.adverb_tables[kind])
             if kind == "sentence" and wish.front and draw.flip(0.5):
-                chosen.front = _set_off(words)
+                chosen.front = _fronted(draw, adverb)
             else:
-                chosen.mid = words
+                chosen.mid = _adverb(draw, adverb)
             room -= 1
     if verb.state or verb.frame == "copula":
         chosen.words = _count(chosen)
@@ -135,6 +135,11 @@ def _adverb(draw: Draw, adverb: Adverb) -> Words:
     for left, right, sure in adverb.links:
         english[left] = (adverb.english[left], keys[right] if sure else -keys[right])
     return english, [(word, keys[index]) for index, word in enumerate(adverb.german)]
+
+
+def _fronted(draw: Draw, adverb: Adverb) -> Words:
+    words = _adverb(draw, adverb)
+    return _set_off(words) if adverb.comma else words
 
 
 def _set_off(words: Words) -> Words:

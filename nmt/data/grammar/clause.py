@@ -13,7 +13,7 @@ from nmt.data.grammar.verb_groups import VerbGroup
 
 @dataclass(slots=True, kw_only=True)  # not frozen: one is made per clause, at a third of the time
 class Wish:
-    """What the surroundings ask of a clause; never changed.
+    """What the surroundings ask of a clause; not changed by it.
 
     Attributes:
         verb: The verb, or None to draw one.

@@ -53,13 +53,23 @@ class Adjective:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adverb:
-    """An adverbial of fixed words; `links` are word positions (English, German, sure)."""
+    """An adverbial of fixed words.
+
+    Attributes:
+        english: English words.
+        german: German words.
+        links: Word positions (English, German, sure).
+        tenses: Tenses that a time goes with.
+        article: `a` or `an` before it, for an adverb of degree.
+        comma: English has a comma behind it when it comes first.
+    """
 
     english: tuple[str, ...]
     german: tuple[str, ...]
     links: tuple[tuple[int, int, bool], ...]
     tenses: tuple[str, ...]
     article: str
+    comma: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -235,6 +235,7 @@ def long_phrase(
         determiners.PLURAL,
         german.PLURAL,
         head.noun_class,
+        adjective=other.adjective or head.adjective,
     )
 
 

@@ -78,7 +78,14 @@ def adverb(entry: Mapping[str, Any]) -> Adverb:
         links.append((int(left), int(right), not link.endswith("?")))
     if any(left >= len(source) or right >= len(target) for left, right, _ in links):
         raise ValueError(f"the links of {entry['en']!r} point outside its words: correct `links`")
-    return Adverb(source, target, tuple(links), tuple(entry.get("tenses", ())), _article(entry))
+    return Adverb(
+        english=source,
+        german=target,
+        links=tuple(links),
+        tenses=tuple(entry.get("tenses", ())),
+        article=_article(entry),
+        comma=entry.get("comma", False),
+    )
 
 
 def verb(

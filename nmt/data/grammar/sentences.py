@@ -27,6 +27,7 @@ from nmt.data.grammar.subordinate import (
     SHORTEST_SHARED,
     THAT,
     Words,
+    beside,
     saying,
     subordinate,
     two_predicates,
@@ -109,8 +110,7 @@ def _after(draw: Draw, lexicon: Lexicon, words: int) -> Words:
     conjunction = draw.pick(ANY if words >= SHORTEST_ROOMY else SHORT)
     rest = words - len(conjunction.english)
     first = draw.integer(SHORTEST, min(LONGEST, rest - SHORTEST))
-    wish = Wish(front=True, tenses="timeless" if conjunction.temporal else "any")
-    clause = build_clause(draw, lexicon, first, wish)
+    clause = beside(draw, lexicon, first, conjunction, front=True)
     inner = subordinate(draw, lexicon, rest - first, conjunction)
     return (
         english_statement(clause) + inner[0],
@@ -124,8 +124,7 @@ def _before(draw: Draw, lexicon: Lexicon, words: int) -> Words:
     rest = words - len(conjunction.english)
     first = draw.integer(max(SHORTEST, rest - LONGEST), rest - SHORTEST)
     inner = subordinate(draw, lexicon, first, conjunction)
-    wish = Wish(tenses="timeless" if conjunction.temporal else "any")
-    clause = build_clause(draw, lexicon, rest - first, wish)
+    clause = beside(draw, lexicon, rest - first, conjunction, front=False)
     return (
         [*inner[0], COMMA, *english_statement(clause)],
         [*inner[1], COMMA, *german_verb_first(clause)],

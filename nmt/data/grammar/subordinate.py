@@ -37,7 +37,8 @@ class Conjunction:
     Attributes:
         english: Its English words.
         german: Its one German word.
-        temporal: Wants neither perfect nor adverbs of frequency beside it.
+        temporal: Wants neither `be` nor adverbs of frequency in its clause, neither `be` nor the
+            perfect in the clause beside it.
         tenses: Group of tenses in its clause.
     """
 
@@ -102,6 +103,16 @@ def subordinate(
     )
 
 
+def beside(
+    draw: Draw, lexicon: Lexicon, words: int, conjunction: Conjunction, *, front: bool
+) -> Clause:
+    """The clause to which a clause with the conjunction is added."""
+    if not conjunction.temporal:
+        return build_clause(draw, lexicon, words, Wish(front=front))
+    verb = draw.pick(lexicon.verbs.action(words))
+    return build_clause(draw, lexicon, words, Wish(verb=verb, front=front, tenses="timeless"))
+
+
 def saying(
     draw: Draw, lexicon: Lexicon, words: int, *, wish: Wish, above: Verb | None = None
 ) -> tuple[Clause, Verb, int]:
@@ -161,6 +172,8 @@ def _content(
     if words <= LONGEST and not complex_one:
         if words >= SHORTEST_SHARED and draw.flip(0.12):
             return _shared(draw, lexicon, words, wish)
+        if conjunction.temporal:
+            wish.verb = draw.pick(lexicon.verbs.action(words))
         clause = build_clause(draw, lexicon, words, wish)
         return english_statement(clause), german_verb_last(clause)
     shape = "doubled"
@@ -198,8 +211,7 @@ def _followed(draw: Draw, lexicon: Lexicon, words: int, outer: Conjunction) -> W
         conjunction = draw.pick(FRONTED)
     rest = words - len(conjunction.english)
     first = draw.integer(SHORTEST, min(LONGEST, rest - SHORTEST))
-    wish = Wish(tenses="timeless" if conjunction.temporal else "any")
-    clause = build_clause(draw, lexicon, first, wish)
+    clause = beside(draw, lexicon, first, conjunction, front=False)
     return _nested(clause, subordinate(draw, lexicon, rest - first, conjunction, depth=DEEPEST))
 
 
