@@ -15,7 +15,13 @@ from nmt.models.encoder_decoder import Attention, EncoderDecoder, State
 from nmt.models.memory import pool_into_slots, without_empty_rows
 from nmt.models.options import check_size
 from nmt.models.positions import Positions, Rotation
-from nmt.models.transformer_layers import DecoderLayer, EncoderLayer, LayerOptions, RMSNorm
+from nmt.models.transformer_layers import (
+    DecoderLayer,
+    EncoderLayer,
+    LayerOptions,
+    RMSNorm,
+    initialise,
+)
 
 
 @dataclass(frozen=True)
@@ -107,15 +113,13 @@ class Transformer(EncoderDecoder):
             positions, width=width, head_width=width // num_heads, max_positions=max_positions
         )
         self.dropout = nn.Dropout(dropout)
-        self.encoder_layers = cast(
-            "Sequence[EncoderLayer]",
-            nn.ModuleList(EncoderLayer(options) for _ in range(encoder_layers)),
-        )
+        encoder = nn.ModuleList(EncoderLayer(options) for _ in range(encoder_layers))
+        decoder = nn.ModuleList(DecoderLayer(options) for _ in range(decoder_layers))
+        initialise(encoder)
+        initialise(decoder)
+        self.encoder_layers = cast("Sequence[EncoderLayer]", encoder)
         self.encoder_norm = RMSNorm(width)
-        self.decoder_layers = cast(
-            "Sequence[DecoderLayer]",
-            nn.ModuleList(DecoderLayer(options) for _ in range(decoder_layers)),
-        )
+        self.decoder_layers = cast("Sequence[DecoderLayer]", decoder)
         self.decoder_norm = RMSNorm(width)
 
     def start(self, source: Tensor, source_mask: Tensor | None) -> TransformerState:

@@ -57,6 +57,19 @@ class RMSNorm(nn.Module):
         return F.rms_norm(x, self.gamma.shape, self.gamma, eps=1e-6)
 
 
+def initialise(layers: nn.ModuleList) -> None:
+    """Draws the matrices of a stack of layers from N(0, 1 / fan-in), which keeps variances.
+
+    Those that write to the residual stream get 1 / (fan-in x number of layers), so that its
+    variance does not grow with depth (Radford et al. 2019, section 2.3).
+    """
+    for name, module in layers.named_modules():
+        if isinstance(module, nn.Linear):
+            writes = name.endswith(("output", "down"))
+            fan_in = module.in_features * (len(layers) if writes else 1)
+            nn.init.normal_(module.weight, std=fan_in**-0.5)
+
+
 class FeedForward(nn.Module):
     """SwiGLU, down(silu(gate x) * up x) (Shazeer 2020); one matrix holds the rows [gate; up]."""
 
