@@ -117,8 +117,16 @@ def _named(group: str, options: dict[Any, Any]) -> Iterator[None]:
 
 
 def _under_hydra(task: Callable[[DictConfig], None], config_name: str) -> None:
-    directory = str(config_directory())
-    hydra.main(version_base="1.3", config_path=directory, config_name=config_name)(task)()
+    @functools.wraps(task)
+    def at_the_start_directory(config: DictConfig) -> None:
+        # Relative paths of options mean the same whatever hydra.job.chdir is.
+        os.chdir(HydraConfig.get().runtime.cwd)
+        task(config)
+
+    main = hydra.main(
+        version_base="1.3", config_path=str(config_directory()), config_name=config_name
+    )
+    main(at_the_start_directory)()
 
 
 def _run_job(task: Callable[[DictConfig], None], config: DictConfig) -> None:
