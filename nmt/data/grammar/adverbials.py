@@ -1,6 +1,6 @@
 """Free adverbials of a clause: adverbs of several kinds, place and cause."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nmt.data.grammar import determiners
 from nmt.data.grammar.clause import Wish
@@ -16,8 +16,7 @@ Words = tuple[list[Token], list[Token]]  # English, German
 ROOMY = 5  # with so many words to fill, adverbials are more frequent
 
 
-def _nothing() -> Words:
-    return [], []
+_NOTHING: Words = ([], [])  # shared, never changed
 
 
 @dataclass(slots=True)
@@ -25,15 +24,17 @@ class Adverbials:
     """The adverbials of one clause by kind; `front` is one of them put before the subject."""
 
     front: Words | None = None
-    mid: Words = field(default_factory=_nothing)
-    time: Words = field(default_factory=_nothing)
-    manner: Words = field(default_factory=_nothing)
-    place: Words = field(default_factory=_nothing)
-    cause: Words = field(default_factory=_nothing)
+    mid: Words = _NOTHING
+    time: Words = _NOTHING
+    manner: Words = _NOTHING
+    place: Words = _NOTHING
+    cause: Words = _NOTHING
     words: int = 0
 
     def ends(self) -> list[Token]:
         """The English words at the end of the clause."""
+        if not self.words:
+            return []
         return [*self.manner[0], *self.place[0], *self.cause[0], *self.time[0]]
 
 
@@ -149,4 +150,5 @@ def _set_off(words: Words) -> Words:
 
 def _count(chosen: Adverbials) -> int:
     front = sum(1 for token in chosen.front[0] if token is not COMMA) if chosen.front else 0
-    return front + len(chosen.mid[0]) + len(chosen.ends())
+    kinds = (chosen.mid, chosen.manner, chosen.place, chosen.cause, chosen.time)
+    return front + sum([len(words[0]) for words in kinds])

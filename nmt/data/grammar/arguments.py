@@ -55,11 +55,16 @@ def places_of(
 
 def share_out(draw: Draw, places: list[Place], room: int) -> None:
     """Gives each place its least words and shares `room` more among them."""
-    total = room + sum([place.least for place in places])
-    for index, place in enumerate(places[:-1]):
-        later = places[index + 1 :]
-        low = max(place.least, total - sum([other.most for other in later]))
-        high = min(place.most, total - sum([other.least for other in later]))
+    total, most, least = room, 0, 0
+    for place in places:
+        total += place.least
+        most += place.most
+        least += place.least
+    for place in places[:-1]:
+        most -= place.most
+        least -= place.least
+        low = max(place.least, total - most)
+        high = min(place.most, total - least)
         if high > 4 >= low and draw.flip(0.6):
             high = 4
         place.words = draw.integer(low, high)

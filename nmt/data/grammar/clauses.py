@@ -29,12 +29,15 @@ def build_clause(draw: Draw, lexicon: Lexicon, words: int, wish: Wish) -> Clause
     fixed = 1 + len(verb.particles) + (verb.frame == "copula")
     fixed += len(preposition.english) if preposition else 0
     fixed += len(wish.subject.english) if wish.subject else 0
-    room = words - fixed - sum([place.least for place in places])
+    room = words - fixed
+    for place in places:
+        room -= place.least
     tense = draw_tense(draw, verb, group=wish.tenses, room=room)
     room -= tense.extra
     spare = room
     if room > 0 and draw.flip(0.6):  # a second word for each noun phrase goes first
-        spare -= sum([place.least == 1 for place in places])
+        for place in places:
+            spare -= place.least == 1
     adverbials = draw_adverbials(draw, lexicon, verb, tense, room=spare, wish=wish)
     room -= adverbials.words
     very = verb.frame == "copula" and room > 0 and not tense.negated and draw.flip(0.5)

@@ -82,11 +82,9 @@ class Draw:
 
     def flip(self, probability: float) -> bool:
         """True with the given probability, strictly between 0 and 1."""
-        if self._random() < probability:
-            self.bits -= math.log2(probability)
-            return True
-        self.bits -= math.log2(1.0 - probability)
-        return False
+        happened = self._random() < probability
+        self.bits -= math.log2(probability if happened else 1.0 - probability)
+        return happened
 
     def integer(self, low: int, high: int) -> int:
         """A whole number from low to high, both included; `low` when there is no room."""

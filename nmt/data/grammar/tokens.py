@@ -85,24 +85,34 @@ def finished(tokens: list[Token], mark: str) -> list[Token]:
 
 def links(english: list[Token], german: list[Token]) -> tuple[tuple[Link, ...], tuple[Link, ...]]:
     """The sure and the possible links between two lists of tokens, each in source order."""
-    positions: dict[int, list[int]] = {}  # by key; an index is inverted where the key is negative
+    # By key the index of its German word, inverted where the key is negative; `further` holds the
+    # second and later words of a key, which are rare.
+    first: dict[int, int] = {}
+    further: dict[int, list[int]] = {}
     for index, (_, key) in enumerate(german):
-        code = index if key > 0 else ~index
-        key = abs(key)
-        if key in positions:
-            positions[key].append(code)
-        else:
-            positions[key] = [code]
-    positions[0] = []
+        code = index
+        if key <= 0:
+            code, key = ~index, -key
+        if key not in first:
+            first[key] = code
+        elif key:
+            further.setdefault(key, []).append(code)
+    first.pop(0, None)
     sure: list[Link] = []
     possible: list[Link] = []
     for index, (_, key) in enumerate(english):
         row = _LINKS[index]
-        for code in positions.get(abs(key), ()):
-            if code >= 0 and key > 0:
-                sure.append(row[code])
-            else:
-                possible.append(row[code if code >= 0 else ~code])
+        positive = key > 0
+        key = key if positive else -key
+        if key not in first:
+            continue
+        code = first[key]
+        if positive and code >= 0:
+            sure.append(row[code])
+        else:
+            possible.append(row[code if code >= 0 else ~code])
+        for code in further.get(key, ()):
+            (sure if positive and code >= 0 else possible).append(row[code if code >= 0 else ~code])
     return tuple(sure), tuple(possible)
 
 
