@@ -89,17 +89,10 @@ def _generator_digest() -> str:
 def _write(pairs: Sequence[GrammarPair], path: Path, english_first: bool) -> None:
     with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, _SCHEMA) as writer:
         for start in range(0, len(pairs), _ROWS_PER_CHUNK):
-            rows = [_row(pair, english_first) for pair in pairs[start : start + _ROWS_PER_CHUNK]]
-            writer.write_batch(pyarrow.RecordBatch.from_pylist(rows, schema=_SCHEMA))
-
-
-def _row(pair: GrammarPair, english_first: bool) -> dict[str, Any]:
-    pair = pair if english_first else swapped(pair)
-    return {
-        "source": pair.source,
-        "target": pair.target,
-        "sure": [list(link) for link in pair.sure],
-        "possible": [list(link) for link in pair.possible],
-        "bits": pair.bits,
-        "num_sentences": pair.num_sentences,
-    }
+            rows = list(pairs[start : start + _ROWS_PER_CHUNK])
+            rows = rows if english_first else [swapped(pair) for pair in rows]
+            columns = [
+                pyarrow.array([getattr(pair, field.name) for pair in rows], type=field.type)
+                for field in _SCHEMA  # the fields of a GrammarPair
+            ]
+            writer.write_batch(pyarrow.record_batch(columns, schema=_SCHEMA))
