@@ -42,7 +42,7 @@ def train(folder, *options):
         env=environment,
         capture_output=True,
         encoding="utf-8",
-        timeout=200,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done
