@@ -48,7 +48,7 @@ def test_only_line_feeds_end_a_line(tmp_path):
         "two\u2028two",
         "three\u0085three",
         "four\rfour",
-        "five\x0bfive\x1cfive",
+        "five\x0bfive\x1cfive\x0b",
         "six",
     ]
     target = [f"Zeile {k}" for k in range(1, 7)]
