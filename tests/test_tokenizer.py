@@ -166,6 +166,13 @@ def test_pieces_know_their_word(tokenizer):
     assert spelt == text.split()
 
 
+def test_a_lone_word_mark_begins_no_word_of_its_own(tokenizer):
+    cat = tokenizer.encode("cat")
+    mark = next(k for k in range(tokenizer.vocab_size) if tokenizer.pieces([k]) == ["▁"])
+    words = tokenizer.piece_words([mark, *cat, mark, *cat, mark])
+    assert words == [0] * (1 + len(cat)) + [1] * (2 + len(cat))
+
+
 def test_special_tokens_belong_to_no_word(tokenizer):
     words = tokenizer.piece_words([BOS, *tokenizer.encode("the cat"), EOS, PAD])
     assert words[0] == words[-1] == words[-2] == -1
