@@ -77,6 +77,7 @@ def trainer_options(run_dir: Path, *, max_steps: int, **changes: Any) -> list[st
         "trainer=cpu",
         "scheduler.warmup=3",
         "num_validations=1",
+        "label_smoothing=0.1",
         f"run_dir={run_dir}",
         *(f"trainer.{key}={value}" for key, value in values.items()),
     ]
