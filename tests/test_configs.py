@@ -25,9 +25,9 @@ def names(group):
     return sorted(path.stem for path in (config_directory() / group).glob("*.yaml"))
 
 
-def composed(*options):
+def composed(*options, program="train"):
     with initialize_config_dir(str(config_directory()), version_base="1.3"):
-        return compose("train", overrides=list(options))
+        return compose(program, overrides=list(options))
 
 
 def rows():
@@ -53,6 +53,17 @@ def test_every_file_composes_and_is_possible(choice, tmp_path):
 @pytest.mark.parametrize("name", names("debug"))
 def test_every_debug_file_composes(name):
     check_config(composed(f"debug={name}"))
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [{}, {"decoding": "greedy"}, {"data": "grammar"}, {"data": "grammar", "decoding": "beam"}],
+)
+def test_evaluation_has_a_corpus_and_a_search_only_when_told(chosen):
+    options = [f"{group}={name}" for group, name in chosen.items()]
+    config = composed("checkpoint=best.ckpt", *options, program="evaluate")
+    check_config(config)
+    assert {group for group in ("data", "decoding") if config[group] is not None} == set(chosen)
 
 
 def test_every_trainer_key_is_one_of_lightning():
