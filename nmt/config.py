@@ -41,7 +41,8 @@ def hydra_main(config_name: str) -> Callable[[Callable[[DictConfig], None]], Cal
     """Makes a function of a config the program of `conf/<config_name>.yaml`.
 
     What the user can mend ends as one line on stderr and exit status 1: unknown or unreadable
-    options, and a `ValueError` raised by this package. Other errors keep their traceback.
+    options, a `ValueError` raised by this package, and a file or folder that the system does not
+    give. Other errors keep their traceback.
     """
 
     def decorate(task: Callable[[DictConfig], None]) -> Callable[[], None]:
@@ -156,6 +157,8 @@ def _exit_if_mendable(error: Exception) -> None:
         current = getattr(current, "cause", None) or current.__cause__
     if isinstance(error, CompactHydraException | OmegaConfBaseException):
         _fail(explain(error, config_directory()))
+    if isinstance(error, OSError) and error.filename is not None:
+        _fail(f"{error.filename}: {error.strerror}; check the path and its permissions.")
     if type(error).__name__ == "MisconfigurationException":  # Lightning's, without importing it
         _fail(str(error))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-_VALIDATION_METRICS = ("valid_bleu", "valid_loss", "valid_perplexity")
+_BETTER = {"valid_bleu": "max", "valid_loss": "min", "valid_perplexity": "min"}
 
 Range = tuple[str, Callable[[Any], bool]]
 
@@ -26,6 +26,12 @@ def check_ranges(config: DictConfig) -> None:
         value = OmegaConf.select(config, option, default=absent)
         if value is not absent and not inside(value):
             raise ValueError(f"{option} is {value!r}; it must be {text}.")
+    for callback in ("callbacks.best", "callbacks.early_stopping"):
+        monitor, mode = (OmegaConf.select(config, f"{callback}.{x}") for x in ("monitor", "mode"))
+        if monitor is not None and mode != _BETTER[monitor]:
+            raise ValueError(
+                f"{callback}.mode is {mode!r}; it must be {_BETTER[monitor]} for {monitor}."
+            )
 
 
 def _missing(node: Any, prefix: str = "") -> Iterator[str]:
@@ -55,8 +61,12 @@ _SHARE = (
     "a whole number of batches of at least 1 or a share above 0 and up to 1.0",
     lambda x: (type(x) is int and x >= 1) or (type(x) is float and 0 < x <= 1),
 )
+_MONITOR = (f"one of {', '.join(_BETTER)}", lambda x: x in _BETTER)
 _RANGES: dict[str, Range] = {
-    "seed": _whole(0),
+    "seed": (
+        "a whole number from 0 to 4294967295",  # what NumPy takes
+        lambda x: type(x) is int and 0 <= x < 2**32,
+    ),
     "label_smoothing": _number("a number in [0, 1)", lambda x: 0 <= x < 1),
     "num_validations": _whole(1),
     "threads": _or_null(_whole(1)),
@@ -78,8 +88,6 @@ _RANGES: dict[str, Range] = {
     "trainer.log_every_n_steps": _whole(1),
     "trainer.limit_train_batches": _SHARE,
     "trainer.limit_val_batches": _SHARE,  # 0: no best checkpoint could be chosen
-    "callbacks.best.monitor": (
-        f"one of {', '.join(_VALIDATION_METRICS)}",
-        lambda x: x in _VALIDATION_METRICS,
-    ),
+    "callbacks.best.monitor": _MONITOR,
+    "callbacks.early_stopping.monitor": _MONITOR,
 }

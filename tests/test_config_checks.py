@@ -84,7 +84,7 @@ def test_a_typing_error_is_one_line_with_the_nearest_option(run, tmp_path, typed
 
 
 IMPOSSIBLE = {
-    "seed": [-1],
+    "seed": [-1, 2**32],
     "label_smoothing": [1, math.nan],
     "num_validations": [0],
     "threads": [0],
@@ -109,6 +109,7 @@ IMPOSSIBLE = {
     "trainer.limit_val_batches": [0],
     "trainer.limit_train_batches": [1.5],
     "callbacks.best.monitor": ["val_bleu"],
+    "callbacks.best.mode": ["min"],
 }
 
 
@@ -209,6 +210,28 @@ def test_a_sweep_runs_every_job(run):
 def test_a_failed_job_fails_the_sweep(run):
     with pytest.raises(AssertionError, match=r"Error executing job with overrides.*seed=-1"):
         run("-m", "seed=-1,2")
+
+
+@pytest.mark.parametrize("monitor", ["valid_loss", "valid_perplexity"])
+def test_the_best_of_a_loss_is_the_smallest(composed, monitor):
+    """(case 79)."""
+    config = composed.copy()
+    OmegaConf.update(config, "callbacks.best.monitor", monitor)
+    with pytest.raises(ValueError, match=rf"callbacks\.best\.mode is 'max'.* min for {monitor}\."):
+        check_config(config)
+    OmegaConf.update(config, "callbacks.best.mode", "min")
+    check_config(config)
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(run, tmp_path):
+    (tmp_path / "file").touch()
+    for folder in ("file/run", "/proc/run"):
+        assert re.match(rf"\S*{folder}: .*; check the path", run(f"hydra.run.dir={folder}"))
+
+
+def test_a_file_that_cannot_be_written_is_one_line(run, tmp_path):
+    message = run(job=lambda config: (tmp_path / "none" / "file").write_text("", encoding="utf-8"))
+    assert message.startswith(f"{tmp_path}/none/file: No such file or directory; check")
 
 
 def test_a_bug_keeps_its_traceback(run):
