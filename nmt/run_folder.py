@@ -36,6 +36,18 @@ def run_directory(ckpt_path: str | None, data: str, model: str, time: str) -> st
     return str(_unused(runs / time))
 
 
+def make_run_folder(run_dir: str) -> str:
+    """Makes a run's folder where there is none; returns its path without symbolic links.
+
+    Lightning follows the links of its paths, and what lies in the folder is named relative to it.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    Path(run_dir).mkdir(parents=True, exist_ok=True)
+    return str(Path(run_dir).resolve())
+
+
 def _unused(directory: Path) -> Path:
     """Returns `directory`, numbered when another run took it in the same second."""
     number, candidate = 1, directory

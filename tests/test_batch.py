@@ -18,7 +18,7 @@ def test_target_is_shifted_by_one_and_padded_on_the_right():
     assert batch.source_mask.tolist() == [[True, True, True, False], [True] * 4]
     assert batch.target_in.tolist() == [[BOS, 21, 22, 23], [BOS, 24, PAD, PAD]]
     assert batch.target_out.tolist() == [[21, 22, 23, EOS], [24, EOS, PAD, PAD]]
-    assert (batch.num_source_tokens, batch.num_target_tokens, len(batch)) == (7, 6, 2)
+    assert (batch.num_target_tokens, len(batch)) == (6, 2)
 
 
 def test_mask_is_none_when_no_source_is_padded():

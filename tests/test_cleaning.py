@@ -91,7 +91,7 @@ def test_impossible_limits_are_refused(name, value):
 def test_words_are_white_space_tokens_and_characters_are_not_white_space():
     assert count_units(" Don't  stop,\u00a0now. ", "word") == 3
     assert count_units("我 喜欢\u3000书。", "character") == 5
-    assert [default_unit(code) for code in ("de", "zh", "zh_CN", "ja", "en")] == [
+    assert [default_unit(code) for code in ("de", "zh", "zho_Hans", "ja", "en")] == [
         "word",
         "character",
         "character",

@@ -143,6 +143,15 @@ def test_resuming_a_finished_run_changes_nothing(build, tmp_path):
     assert (tmp_path / "metrics.csv").read_bytes() == log
 
 
+def test_a_finished_run_that_was_moved_has_its_best_checkpoint(build, tmp_path):
+    build(tmp_path / "before", max_steps=3).fit()
+    (tmp_path / "before").rename(tmp_path / "after")
+    moved = build(tmp_path / "after", "ckpt_path=last", max_steps=3)
+    with pytest.warns(UserWarning, match="dirpath has changed"):
+        best = moved.fit()
+    assert best == tmp_path / "after" / "checkpoints" / "best.ckpt"
+
+
 def test_a_missing_checkpoint_is_named(build, tmp_path):
     for path in ("last", str(tmp_path / "gone.ckpt")):
         with pytest.raises(ValueError, match=f"ckpt_path={path}.*does not exist"):

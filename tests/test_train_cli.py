@@ -50,10 +50,15 @@ def train(folder, *options):
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
-    """A start directory with the corpus in text/, where a run was made and then continued."""
+    """A start directory with the corpus in text/, where a run was made and then continued.
+
+    The outputs are on another disk, as it were.
+    """
     folder = tmp_path_factory.mktemp("start")
     for seed, (split, count) in enumerate({"train": 61, "valid": 7, "test": 5}.items()):
         write_split(folder / "text", split, pairs(count, seed=seed))
+    (folder / "elsewhere").mkdir()
+    (folder / "outputs").symlink_to("elsewhere")
     train(folder, "trainer.max_steps=4")
     train(folder, "trainer.max_steps=6", "ckpt_path=last", "hydra.job.chdir=true")
     return folder
@@ -62,13 +67,13 @@ def start(tmp_path_factory):
 @pytest.fixture(scope="module")
 def run(start):
     """The one run folder."""
-    (folder,) = (start / "outputs" / "files-transformer").iterdir()
+    (folder,) = (start / "elsewhere" / "files-transformer").iterdir()
     return folder
 
 
 def test_a_run_writes_its_folder_and_its_cache_below_the_start_directory(start, run):
     """(cases 67, 113) Also with hydra.job.chdir, and a resumed run goes on in the same folder."""
-    assert sorted(path.name for path in start.iterdir()) == ["data", "outputs", "text"]
+    assert sorted(path.name for path in start.iterdir()) == ["data", "elsewhere", "outputs", "text"]
     assert [path.name for path in (start / "data").iterdir()] == ["cache"]
     found = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
     assert found >= {"config.yaml", "metrics.csv", "checkpoints/best.ckpt", "checkpoints/last.ckpt"}

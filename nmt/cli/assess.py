@@ -23,7 +23,7 @@ def assess_split(
         unit: What source lengths are counted in, "word" or "character".
         batch_tokens: Most source tokens in a batch.
     """
-    translations = translator.translate(split["source"], batch_tokens=batch_tokens)
+    translations = translator.translate(split["source"][:], batch_tokens=batch_tokens)
     sentences: Sequence[TranslatedSentence] = [
         TranslatedSentence(
             index=index,
@@ -34,7 +34,7 @@ def assess_split(
             source_words=count_units(translation.source, unit),
         )
         for index, (translation, reference) in enumerate(
-            zip(translations, split["target"], strict=True)
+            zip(translations, split["target"][:], strict=True)
         )
     ]
     return score_split(name, sentences, target_lang=translator.target_lang, unit=unit)

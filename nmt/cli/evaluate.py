@@ -10,6 +10,7 @@ from nmt.config import check_config, hydra_main
 if TYPE_CHECKING:
     from datasets import Dataset
 
+    from nmt.data.length_unit import LengthUnit
     from nmt.translator import Translator
 
 
@@ -22,7 +23,7 @@ def main(config: DictConfig) -> None:
 
     from nmt.checkpoint import build
     from nmt.cli.assess import assess_split
-    from nmt.data.length_unit import default_unit
+    from nmt.evaluation.metrics import check_metrics
     from nmt.evaluation.plots import plot_bleu_by_length
     from nmt.evaluation.run_results import write_metrics, write_translations
     from nmt.evaluation.summary import print_examples, print_paths, print_scores
@@ -34,8 +35,8 @@ def main(config: DictConfig) -> None:
     if config.decoding is not None:
         decoding: Any = OmegaConf.to_container(config.decoding, resolve=True)
         translator.search = build(decoding, allowed=("nmt.decoding.",))
-    splits = _splits(config, translator)
-    unit = default_unit(translator.source_lang)
+    check_metrics(translator.target_lang)
+    splits, unit = _splits(config, translator)
     results = [
         assess_split(translator, name, split, unit=unit, batch_tokens=config.batch_tokens)
         for name, split in splits.items()
@@ -57,12 +58,15 @@ def main(config: DictConfig) -> None:
     print_paths(console, written)
 
 
-def _splits(config: DictConfig, translator: "Translator") -> "dict[str, Dataset]":
-    """Returns what is to be translated, by name."""
+def _splits(
+    config: DictConfig, translator: "Translator"
+) -> "tuple[dict[str, Dataset], LengthUnit]":
+    """Returns what is to be translated, by name, and what its source lengths are counted in."""
     from datasets import Dataset
     from hydra.utils import instantiate
 
     from nmt.data.files import Languages, read_parallel
+    from nmt.data.length_unit import default_unit
 
     languages = (translator.source_lang, translator.target_lang)
     if config.source is not None or config.reference is not None:
@@ -71,7 +75,8 @@ def _splits(config: DictConfig, translator: "Translator") -> "dict[str, Dataset]
                 f"source={config.source} reference={config.reference}: give both files and no data."
             )
         text = read_parallel([config.source, config.reference], Languages(*languages, {}))
-        return {"files": Dataset.from_dict({"source": text.source, "target": text.target})}
+        dataset = Dataset.from_dict({"source": text.source, "target": text.target})
+        return {"files": dataset}, default_unit(translator.source_lang)
     data_config = config.data if config.data is not None else _data_of_run(config.checkpoint)
     data = instantiate(data_config)
     if (data.corpus.source_lang, data.corpus.target_lang) != languages:
@@ -79,8 +84,8 @@ def _splits(config: DictConfig, translator: "Translator") -> "dict[str, Dataset]
             f"checkpoint {config.checkpoint} translates {'-'.join(languages)}: set "
             f"data.source_lang={languages[0]} data.target_lang={languages[1]}."
         )
-    names = ["valid", *data.test_splits] if config.split == "all" else [config.split]
-    return {name: data.split(name) for name in names}
+    names = [*data.test_splits, "valid"] if config.split == "all" else [config.split]
+    return {name: data.split(name) for name in names}, data.length_unit
 
 
 def _data_of_run(checkpoint: str) -> DictConfig:

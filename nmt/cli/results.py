@@ -28,8 +28,8 @@ def write_results(
     config: DictConfig, data: TranslationDataModule, module: TranslationModule, best: Path
 ) -> None:
     """Evaluates the best checkpoint on the validation and test splits; writes and prints it all."""
-    device = str(module.device)
-    translator = Translator.from_checkpoint(best, device=device)
+    device = module.trainer.strategy.root_device  # `module.device` is the CPU after `fit`
+    translator = Translator.from_checkpoint(best, device=str(device))
     results = [
         assess_split(
             translator,
@@ -42,7 +42,7 @@ def write_results(
     ]
     run = Path(config.run_dir)
     metrics = {result.name: result.metrics() for result in results} | _facts(
-        config, data, module, best.relative_to(run)
+        config, data, module, device, best.relative_to(run)
     )
     paths = [
         *(write_translations(run, result) for result in results),
@@ -55,11 +55,16 @@ def write_results(
             title=f"{run.parent.name}: BLEU by source length",
         ),
     ]
-    _print(metrics, results, [*paths, run / "config.yaml", run / "metrics.csv", best])
+    paths += [path for path in (run / "config.yaml", run / "metrics.csv", best) if path.exists()]
+    _print(metrics, results, paths)
 
 
 def _facts(
-    config: DictConfig, data: TranslationDataModule, module: TranslationModule, best: Path
+    config: DictConfig,
+    data: TranslationDataModule,
+    module: TranslationModule,
+    device: torch.device,
+    best: Path,
 ) -> dict[str, Any]:
     """Returns the keys of metrics.json that are no scores."""
     parameters = module.model.num_parameters()
@@ -77,7 +82,7 @@ def _facts(
         "seed": config.seed,
         "decoding": OmegaConf.to_container(config.decoding, resolve=True),
         "best_checkpoint": str(best),
-        "device": _device_name(module.device),
+        "device": _device_name(device),
         "versions": {name: version(name) for name in LIBRARIES}
         | {"nmt": nmt.__version__, "python": platform.python_version()},
     }
@@ -96,12 +101,13 @@ def _print(metrics: dict[str, Any], results: Sequence[SplitResult], paths: Seque
     embedding = metrics["num_parameters"]["embedding"]
     other = metrics["num_parameters"]["total"] - embedding
     tokens, seconds = metrics["target_tokens_seen"], metrics["seconds"]
+    rate = tokens / max(0.1, seconds)  # a run of one update may take 0.0 s
     print_facts(
         console,
         [
             ("parameters", f"{embedding:,} embedding + {other:,} other"),
             ("updates", f"{metrics['updates']:,} ({metrics['skipped_updates']} skipped)"),
-            ("target tokens", f"{tokens:,} in {seconds:,.0f} s, {tokens / seconds:,.0f} a second"),
+            ("target tokens", f"{tokens:,} in {seconds:,.0f} s, {rate:,.0f} a second"),
             ("longest input", f"{metrics['longest_train_source_words']} {metrics['length_unit']}s"),
         ],
     )

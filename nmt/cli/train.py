@@ -6,7 +6,7 @@ import warnings
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.config import check_config, hydra_main
-from nmt.run_folder import run_directory
+from nmt.run_folder import make_run_folder, run_directory
 
 OmegaConf.register_new_resolver("run_directory", run_directory, replace=True, use_cache=True)
 
@@ -27,10 +27,11 @@ def main(config: DictConfig) -> None:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     pl.seed_everything(config.seed, workers=True, verbose=False)
+    config.run_dir = make_run_folder(config.run_dir)
+    trainer = build_trainer(config)  # before the data: it refuses what it cannot do
     data = instantiate(config.data)
     data.prepare_data()
     module = build_module(config, data)
-    trainer = build_trainer(config)
     if trainer.is_global_zero:
         OmegaConf.save(config, f"{config.run_dir}/config.yaml", resolve=True)
     best = fit(config, data, module, trainer)

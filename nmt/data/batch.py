@@ -26,7 +26,6 @@ class Batch:
         source_mask: (B, S) bool, true where there is a token; None when nothing is padded.
         target_in: (B, T) int64, BOS + pieces.
         target_out: (B, T) int64, pieces + EOS; PAD marks what must not be counted.
-        num_source_tokens: Source tokens that are no padding, EOS counted.
         num_target_tokens: Target tokens to be predicted, EOS counted.
     """
 
@@ -35,7 +34,6 @@ class Batch:
     source_mask: Tensor | None
     target_in: Tensor
     target_out: Tensor
-    num_source_tokens: int
     num_target_tokens: int
 
     def __len__(self) -> int:
@@ -73,7 +71,6 @@ def collate(examples: Sequence[Mapping[str, Any]]) -> Batch:
         source_mask=source_mask,
         target_in=_pad([[BOS, *target] for target in targets]),
         target_out=_pad([[*target, EOS] for target in targets]),
-        num_source_tokens=sum(len(example["source_ids"]) + 1 for example in examples),
         num_target_tokens=sum(len(target) + 1 for target in targets),
     )
 

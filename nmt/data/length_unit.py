@@ -8,7 +8,7 @@ LengthUnit = Literal["word", "character"]
 
 _UNITS: tuple[LengthUnit, ...] = ("word", "character")
 
-_LANGUAGES_WITHOUT_SPACES = ("zh", "ja")
+_LANGUAGES_WITHOUT_SPACES = ("zh", "zho", "chi", "cmn", "yue", "ja", "jpn")
 
 
 def default_unit(language: str) -> LengthUnit:

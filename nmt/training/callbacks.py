@@ -19,7 +19,7 @@ class LastCheckpoint(Checkpoint):
         every_n_updates: How much work a killed run may lose.
     """
 
-    def __init__(self, directory: str, every_n_updates: int = 200) -> None:
+    def __init__(self, directory: str, every_n_updates: int) -> None:
         super().__init__()
         if every_n_updates < 1:
             raise ValueError(

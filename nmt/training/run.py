@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import logging
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -62,7 +61,7 @@ def fit(
     """Trains, or continues from `config.ckpt_path`, and returns the best checkpoint.
 
     Raises:
-        ValueError: There is no checkpoint to continue from, or not a single update was made.
+        ValueError: There is no checkpoint to continue from, or no batch to make an update of.
     """
     checkpoints = Path(config.run_dir) / "checkpoints"
     resume_from = _checkpoint_to_resume(config.ckpt_path, checkpoints)
@@ -70,20 +69,17 @@ def fit(
         _continue_csv_log(trainer, resume_from)
     if config.compile:
         module.model.compile(dynamic=True)
-    with warnings.catch_warnings():
-        # A resumed run goes on in its folder, on purpose.
-        warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")
-        trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
+    trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
     if module.target_tokens_seen == 0:
         raise ValueError(
-            f"the run made 0 updates in {trainer.current_epoch} epochs: give it training data "
-            "and a trainer.max_steps above what its checkpoint has."
+            f"the run made 0 updates in {trainer.current_epoch} epochs: give it training data."
         )
-    best = getattr(trainer.checkpoint_callback, "best_model_path", "")
-    if not best:
+    # Its name alone: the folder may have been moved since.
+    best = checkpoints / Path(getattr(trainer.checkpoint_callback, "best_model_path", "")).name
+    if not best.is_file():
         logger.warning("No validation was run, so there is no best checkpoint: using the last.")
         return checkpoints / "last.ckpt"
-    return Path(best)
+    return best
 
 
 def _checkpoint_to_resume(ckpt_path: str | None, checkpoints: Path) -> Path | None:
@@ -104,12 +100,10 @@ def _continue_csv_log(trainer: pl.Trainer, checkpoint: Path) -> None:
         return
     rows = _read_rows(Path(csv_logger.log_dir) / "metrics.csv")
     content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Experiment logs directory .* exists and is not empty")
-        for row in rows:
-            if int(row["step"]) <= content["global_step"]:
-                csv_logger.log_metrics(row, step=int(row["step"]))
-        csv_logger.save()
+    for row in rows:
+        if int(row["step"]) <= content["global_step"]:
+            csv_logger.log_metrics(row, step=int(row["step"]))
+    csv_logger.save()
 
 
 def _read_rows(path: Path) -> Sequence[dict[str, Any]]:

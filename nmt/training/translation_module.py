@@ -56,8 +56,8 @@ class TranslationModule(pl.LightningModule):
         optimizer: Mapping[str, Any],
         scheduler: Mapping[str, Any],
         token_budget: int,
-        label_smoothing: float = 0.1,
-        seed: int = 1,
+        label_smoothing: float,
+        seed: int,
     ) -> None:
         super().__init__()
         self.save_hyperparameters(logger=False)
@@ -70,8 +70,6 @@ class TranslationModule(pl.LightningModule):
         self._clock = time.monotonic()
         self._tokens_at_clock = 0
         self._reset_update()
-
-    # --- Training -------------------------------------------------------------------------
 
     def on_train_start(self) -> None:
         """Starts the clock: only time spent in `fit` counts."""
@@ -163,8 +161,6 @@ class TranslationModule(pl.LightningModule):
         self.seconds += now - self._clock
         self._clock, self._tokens_at_clock = now, self.target_tokens_seen
 
-    # --- Validation -----------------------------------------------------------------------
-
     def on_validation_epoch_start(self) -> None:
         """Forgets the last validation."""
         self._stop_clock(time.monotonic())
@@ -205,7 +201,7 @@ class TranslationModule(pl.LightningModule):
         self._clock = time.monotonic()  # validation is not training time
 
     def _bleu(self, texts: Mapping[int, str]) -> float:
-        references = cast(Any, self.trainer).datamodule.split("valid")["target"]
+        references = cast(Any, self.trainer).datamodule.split("valid")["target"][:]
         order = sorted(texts)
         return bleu(
             [texts[i] for i in order],
@@ -226,8 +222,6 @@ class TranslationModule(pl.LightningModule):
                 reduce_fx="max",  # all ranks have the same value
             )
         self._write_log(named, step=self.trainer.global_step)
-
-    # --- Checkpoint -----------------------------------------------------------------------
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds the format's version and the run's counters."""

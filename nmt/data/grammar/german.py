@@ -82,8 +82,6 @@ def der_word(stem: str) -> Forms:
 
 def ein_word(stem: str) -> Forms:
     """The forms of `ein`, `kein`, `mein`: no ending in three places."""
-    if stem == "unser":
-        return tuple(tuple("unser" + ending for ending in row) for row in _EIN_WORD)  # type: ignore[misc]
     return tuple(tuple(stem + ending for ending in row) for row in _EIN_WORD)  # type: ignore[misc]
 
 
