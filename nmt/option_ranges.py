@@ -1,4 +1,4 @@
-"""The ranges of the options that no constructor checks by itself."""
+"""The ranges of options, checked before anything that takes seconds is imported."""
 
 from __future__ import annotations
 
