@@ -3,6 +3,8 @@
 import logging
 import warnings
 
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.config import check_config, hydra_main
@@ -29,6 +31,11 @@ def main(config: DictConfig) -> None:
     pl.seed_everything(config.seed, workers=True, verbose=False)
     config.run_dir = make_run_folder(config.run_dir)
     trainer = build_trainer(config)  # before the data: it refuses what it cannot do
+    if HydraConfig.get().mode == RunMode.MULTIRUN and trainer.world_size > 1:
+        raise ValueError(
+            f"-m on {trainer.world_size} devices would start the sweep again in each process: "
+            "set trainer.devices=1, or start one run after the other without -m."
+        )
     data = instantiate(config.data)
     data.prepare_data()
     module = build_module(config, data)
