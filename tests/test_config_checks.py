@@ -55,9 +55,9 @@ def run(monkeypatch, capsys, tmp_path, restored_logging):
 
 @pytest.fixture(scope="module")
 def composed():
-    """The config of `python train.py`."""
+    """The config of `python train.py decoding=beam`, which has the most options."""
     with initialize_config_dir(str(config_directory()), version_base="1.3"):
-        return compose("train")
+        return compose("train", overrides=["decoding=beam"])
 
 
 @pytest.mark.parametrize(
