@@ -91,6 +91,25 @@ def load_checkpoint(path: str | Path, *, device: str | torch.device = "cpu") -> 
     )
 
 
+def check_resumable(path: str | Path, *, model: torch.nn.Module, tokenizer: bytes) -> None:
+    """Refuses to continue the training of a model with the checkpoint of another.
+
+    Raises:
+        ValueError: As `load_checkpoint`, or tokenizer or weights are not those of the checkpoint.
+    """
+    content = _read(Path(path))
+    _check_keys("entry", (*_ENTRIES, "optimizer_states"), content, path, extra_allowed=True)
+    found = {name: tensor.shape for name, tensor in content["state_dict"].items()}
+    expected = {_WEIGHTS_PREFIX + name: tensor.shape for name, tensor in model.state_dict().items()}
+    same_tokenizer = content["hyper_parameters"]["tokenizer"] == tokenizer
+    if found != expected or not same_tokenizer:
+        other = "model" if same_tokenizer else "tokenizer"
+        raise ValueError(
+            f"checkpoint {path} has another {other} than this run: resume with the model and data "
+            "options of its run, which are in its config.yaml."
+        )
+
+
 def build(
     config: Mapping[str, Any], *, allowed: Iterable[str] = ALLOWED_TARGETS, **extra: Any
 ) -> Any:

@@ -82,9 +82,9 @@ def test_the_table_says_what_was_removed_and_why():
 
 
 @pytest.mark.parametrize("name", ["max_length", "max_length_ratio"])
-@pytest.mark.parametrize("value", [0, -1, True])
+@pytest.mark.parametrize("value", [0, -1, True, "abc"])
 def test_impossible_limits_are_refused(name, value):
-    with pytest.raises(ValueError, match=rf"cleaning\.{name} is {value}"):
+    with pytest.raises(ValueError, match=rf"cleaning\.{name} is {value!r}"):
         CleaningRules(**{**OFF, name: value})
 
 

@@ -168,6 +168,26 @@ def test_a_line_that_is_no_json_object_is_named(tmp_path, line):
         read_parallel([path], EN_DE)
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ('["yes"]', "holds a list"),
+        ('{"a": 1}', "holds a dict"),
+        ('"\\ud800"', "holds half a surrogate"),
+    ],
+)
+def test_a_value_that_is_no_text_is_refused(tmp_path, value, message):
+    path = write(tmp_path / "a.jsonl", f'{{"en": {value}, "de": "ja"}}\n')
+    with pytest.raises(ValueError, match=rf"a\.jsonl, line 1, column 'en', {message}"):
+        read_parallel([path], EN_DE)
+
+
+def test_a_damaged_table_is_named(tmp_path):
+    write(tmp_path / "a.parquet", "PAR1 and no more")
+    with pytest.raises(ValueError, match=r"a\.parquet cannot be read"):
+        read_parallel([tmp_path / "a.parquet"], EN_DE)
+
+
 def test_one_file_that_is_no_table_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no parallel corpus"):
         read_parallel([tmp_path / "a.txt"], EN_DE)

@@ -67,6 +67,18 @@ def test_evaluate_scores_a_pair_of_files(best, tmp_path):
     assert json.loads((tmp_path / "files.jsonl").read_text(encoding="utf-8"))["source_words"] == 2
 
 
+@pytest.mark.parametrize(
+    ("source", "reference", "line", "message"),
+    [("a.de", "a.en", "one\n", "translates en-de, so swap"), ("b", "c", "", r"b has no lines")],
+)
+def test_evaluate_refuses_files_it_cannot_score(best, tmp_path, source, reference, line, message):
+    for name in (source, reference):
+        (tmp_path / name).write_text(line, encoding="utf-8")
+    files = (f"source={tmp_path / source}", f"reference={tmp_path / reference}")
+    with pytest.raises(ValueError, match=message):
+        evaluate(f"checkpoint={best}", *files, "device=cpu")
+
+
 def test_evaluate_refuses_the_other_direction(best):
     with pytest.raises(ValueError, match=r"translates en-de: set data\.source_lang=en"):
         evaluate(f"checkpoint={best}", "data=grammar", "data.source_lang=de", "data.target_lang=en")

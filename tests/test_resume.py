@@ -152,6 +152,23 @@ def test_a_finished_run_that_was_moved_has_its_best_checkpoint(build, tmp_path):
     assert best == tmp_path / "after" / "checkpoints" / "best.ckpt"
 
 
+@pytest.mark.parametrize(
+    ("option", "other"),
+    [("model.feed_forward=23", "model"), ("data.tokenizer.model_type=bpe", "tokenizer")],
+)
+def test_the_checkpoint_of_another_model_is_refused(build, uninterrupted, tmp_path, option, other):
+    path = uninterrupted.checkpoints / "last.ckpt"
+    with pytest.raises(ValueError, match=rf"last\.ckpt has another {other} than this run"):
+        build(tmp_path, option, f"ckpt_path={path}").fit()
+
+
+def test_a_damaged_checkpoint_is_refused(build, uninterrupted, tmp_path):
+    whole = (uninterrupted.checkpoints / "last.ckpt").read_bytes()
+    (tmp_path / "cut.ckpt").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"cut\.ckpt .* is cut short"):
+        build(tmp_path, f"ckpt_path={tmp_path / 'cut.ckpt'}").fit()
+
+
 def test_a_missing_checkpoint_is_named(build, tmp_path):
     for path in ("last", str(tmp_path / "gone.ckpt")):
         with pytest.raises(ValueError, match=f"ckpt_path={path}.*does not exist"):

@@ -65,7 +65,7 @@ def _splits(
     from datasets import Dataset
     from hydra.utils import instantiate
 
-    from nmt.data.files import Languages, read_parallel
+    from nmt.data.files import Languages, language_of, read_parallel
     from nmt.data.length_unit import default_unit
 
     languages = (translator.source_lang, translator.target_lang)
@@ -74,7 +74,15 @@ def _splits(
             raise ValueError(
                 f"source={config.source} reference={config.reference}: give both files and no data."
             )
-        text = read_parallel([config.source, config.reference], Languages(*languages, {}))
+        files = [config.source, config.reference]
+        if [language_of(Path(file)) for file in files] == [*reversed(languages)]:
+            raise ValueError(
+                f"source={config.source} reference={config.reference}: checkpoint "
+                f"{config.checkpoint} translates {'-'.join(languages)}, so swap the two."
+            )
+        text = read_parallel(files, Languages(*languages, {}))
+        if not text.source:
+            raise ValueError(f"source={config.source} has no lines; give a file with sentences.")
         dataset = Dataset.from_dict({"source": text.source, "target": text.target})
         return {"files": dataset}, default_unit(translator.source_lang)
     data_config = config.data if config.data is not None else _data_of_run(config.checkpoint)

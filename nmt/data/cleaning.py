@@ -43,9 +43,10 @@ class CleaningRules:
         """
         for name in ("max_length", "max_length_ratio"):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not value >= 1):
+            if value is not None and not (type(value) in (int, float) and value >= 1):
                 raise ValueError(
-                    f"cleaning.{name} is {value}; set it to 1 or more, or to null for no limit."
+                    f"data.cleaning.{name} is {value!r}; set it to 1 or more, or to null for "
+                    "no limit."
                 )
 
 

@@ -129,13 +129,22 @@ def text_of(row: Mapping[Any, Any], language: str, languages: Languages, *, wher
     A missing value (null) is an empty text.
 
     Raises:
-        ValueError: No such column; the message lists those found.
+        ValueError: No such column, with a list of those found; or a value that is no text.
     """
     column = languages.column(language)
     for shape in (row, row.get("translation")):
         if isinstance(shape, Mapping) and column in shape:
-            return str(shape[column]) if shape[column] is not None else ""
+            return _text(shape[column], f"{where}, column {column!r},")
     raise ValueError(missing_column(column, list(row), where=where))
+
+
+def _text(value: Any, where: str) -> str:
+    if isinstance(value, Mapping | Sequence) and not isinstance(value, str):
+        raise ValueError(f"{where} holds a {type(value).__name__}, not text; give one sentence.")
+    text = "" if value is None else str(value)
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError(f"{where} holds half a surrogate pair, which is no text; correct it.")
+    return text
 
 
 def missing_column(column: str | int, found: Sequence[str], *, where: str) -> str:
@@ -220,7 +229,10 @@ def _read_jsonl(path: Path, languages: Languages) -> ParallelText:
 def _read_parquet(path: Path, languages: Languages) -> ParallelText:
     if not path.is_file():
         raise ValueError(f"There is no file {path}; check the path.")
-    rows = pyarrow.parquet.read_table(path).to_pylist()
+    try:
+        rows = pyarrow.parquet.read_table(path).to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); get the file again.") from error
     sides = [
         [text_of(row, code, languages, where=str(path)) for row in rows]
         for code in _codes(languages)

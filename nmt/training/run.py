@@ -14,6 +14,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.loggers import CSVLogger
 
+from nmt.checkpoint import check_resumable
 from nmt.data.datamodule import TranslationDataModule
 from nmt.training.translation_module import TranslationModule
 
@@ -66,6 +67,7 @@ def fit(
     checkpoints = Path(config.run_dir) / "checkpoints"
     resume_from = _checkpoint_to_resume(config.ckpt_path, checkpoints)
     if resume_from is not None:
+        check_resumable(resume_from, model=module.model, tokenizer=module.tokenizer.model)
         _continue_csv_log(trainer, resume_from)
     if config.compile:
         module.model.compile(dynamic=True)
