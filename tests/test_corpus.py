@@ -9,7 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from nmt.data.corpus import CorpusOptions, load_corpus
+from nmt.data.corpus import Corpus, CorpusOptions
 from nmt.data.files import Languages, read_lines, read_parallel
 
 EN_DE = Languages("en", "de", {})
@@ -30,7 +30,7 @@ def write_splits(directory, *, suffix="", sizes=(5, 2, 3), names=("train", "vali
 
 def load(tmp_path, **options):
     options = {"name": "toy", "source_lang": "en", "target_lang": "de"} | options
-    return load_corpus(CorpusOptions(**options), cache_dir=tmp_path / "cache")
+    return dict(Corpus(CorpusOptions(**options), cache_dir=tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -236,10 +236,10 @@ def test_wrong_sizes_are_reported(tmp_path, caplog):
     write_splits(tmp_path)
     with caplog.at_level(logging.INFO):
         load(tmp_path, directory=str(tmp_path), expected_sizes={"train": 5, "test": 3})
-    assert "train 5, valid 2, test 3 pairs" in caplog.text
+    assert "toy, train: 5 pairs." in caplog.text
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     load(tmp_path, directory=str(tmp_path), expected_sizes={"train": 5, "test": 7})
-    assert "expected test 7 pairs, found test 3" in caplog.text
+    assert "toy is not the known one: test has 3 pairs, not 7" in caplog.text
 
 
 def test_blank_lines_of_test_files_stay(tmp_path):

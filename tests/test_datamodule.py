@@ -111,7 +111,7 @@ def test_evaluation_keeps_every_pair_whatever_its_length(make):
     module = make()
     module.setup()
     assert module.test_splits == ["test"]
-    for loader, name in [(module.val_dataloader(), "valid"), (module.test_dataloader()[0], "test")]:
+    for loader, name in [(module.val_dataloader(), "valid"), (module.eval_loader("test"), "test")]:
         batches = list(loader)
         indices = [row for batch in batches for row in batch.index.tolist()]
         assert sorted(indices) == list(range(len(module.split(name))))
@@ -119,6 +119,51 @@ def test_evaluation_keeps_every_pair_whatever_its_length(make):
         longest = next(batch for batch in batches if 5 in batch.index)
         assert longest.num_target_tokens > 200
     assert module.split("test")[3] == {"source": "", "target": " "}
+
+
+def test_one_split_is_read_without_the_others(make, directory):
+    """(case 75)"""
+    for language in ("en", "de"):
+        (directory / f"train.{language}.gz").unlink()
+    assert len(make().split("test")) == 17
+    with pytest.raises(ValueError, match=r"no train\.en"):
+        make().prepare_data()
+
+
+def test_training_on_joined_pairs_reads_every_pair_once_in_batches_of_the_budget(make):
+    module = make(concatenate={"train": [1, 2, 3], "test": [1, 2]})
+    module.setup("fit")
+    sources = module.split("train")["source"][:]
+    loader = module.train_dataloader()
+    texts_of_epochs = []
+    for epoch in range(2):
+        loader.sampler.set_epoch(epoch)
+        texts_of_epochs.append([])
+        for batch in loader:
+            assert batch.source.numel() <= 67
+            texts_of_epochs[-1] += [module.tokenizer.decode(row) for row in batch.source.tolist()]
+        words = " ".join(texts_of_epochs[-1]).split()
+        assert sorted(words) == sorted(" ".join(sources).split())
+    assert len(texts_of_epochs[0]) < 151
+    assert set(texts_of_epochs[0]) != set(texts_of_epochs[1])
+    longest = max(len(text.split()) for text in texts_of_epochs[0])
+    assert module.longest_train_source_words == longest > 9
+
+
+def test_joined_test_inputs_hold_the_test_set_once_for_each_size(make):
+    module = make(concatenate={"train": [1], "test": [1, 2]})
+    assert module.test_splits == ["test", "test_joined"]
+    alone, joined = module.split("test"), module.split("test_joined")
+    assert len(joined) == 17 + 9
+    assert joined[:17]["target"] == alone["target"][:]
+    assert joined[17]["source"] == f"{alone[0]['source']} {alone[1]['source']}"
+    assert joined[25] == {side: alone[16][side] for side in ("source", "target")}
+
+
+@pytest.mark.parametrize("sizes", [[], [0], "12", 2, [1.0]])
+def test_impossible_sizes_of_joined_inputs_are_refused(make, sizes):
+    with pytest.raises(ValueError, match=r"data\.concatenate\.test is .*each 1 or more"):
+        make(concatenate={"train": [1], "test": sizes})
 
 
 def test_a_batch_is_pieces_with_the_special_tokens(make):
@@ -403,7 +448,7 @@ def test_the_real_grammar_makes_batches(make):
     module.setup()
     sizes = {name: len(module.split(name)) for name in ("valid", "test", "test_long")}
     assert sizes == {"valid": 5, "test": 10, "test_long": 6}
-    assert len(list(module.test_dataloader()[1])) > 0
+    assert len(list(module.eval_loader("test_long"))) > 0
     row = module.split("test")[0]
     words = len(row["source"].split()), len(row["target"].split())
     links = row["sure"] + row["possible"]

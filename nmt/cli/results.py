@@ -69,6 +69,7 @@ def _facts(
     """Returns the keys of metrics.json that are no scores."""
     parameters = module.model.num_parameters()
     return {
+        "model_name": config.model_name,
         "num_parameters": {"total": parameters.total, "embedding": parameters.embedding},
         "updates": module.trainer.global_step,
         "skipped_updates": module.skipped_updates,

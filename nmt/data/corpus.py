@@ -1,15 +1,16 @@
 """Loads a parallel corpus: from the hub, from local files, or from the embedded grammar.
 
-Whatever the origin, the result is a `datasets.Dataset` a split, with the columns source and target.
+Whatever the origin, a split is a `datasets.Dataset` with the columns source and target.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from datasets import Dataset
 
@@ -19,7 +20,6 @@ from nmt.data.options import build_options
 
 logger = logging.getLogger(__name__)
 
-Splits = dict[str, Dataset]
 REQUIRED = ("train", "valid", "test")
 
 
@@ -111,71 +111,110 @@ class CorpusOptions:
         return Languages(self.source_lang, self.target_lang, self.columns)
 
 
-def load_corpus(options: CorpusOptions, *, cache_dir: str | Path) -> Splits:
-    """Returns every split (train, valid, test, then further tests) with all its pairs.
+class Corpus(Mapping[str, Dataset]):
+    """The splits of a corpus (train, valid, test, then further tests); each is read when asked for.
 
     Columns are source and target; the grammar adds sure, possible, bits and num_sentences.
-
-    Args:
-        options: What to load.
-        cache_dir: Where generated text is kept.
-
-    Raises:
-        ValueError: Something is missing, unequal, unreadable, or empty.
     """
-    splits = _load(options, Path(cache_dir))
-    for name, dataset in splits.items():
-        if not len(dataset):
-            raise ValueError(f"The {name} split of {options.name} is empty; check its files.")
-    if options.lowercase:
-        splits = {name: _lowercased(dataset) for name, dataset in splits.items()}
-    sizes = {name: len(dataset) for name, dataset in splits.items()}
-    logger.info("%s: %s pairs.", options.name, _listed(sizes))
-    _compare_sizes(options, sizes)
-    return splits
+
+    def __init__(self, options: CorpusOptions, *, cache_dir: str | Path) -> None:
+        """Looks which splits there are; reads no text that lies in files.
+
+        Args:
+            options: What to load.
+            cache_dir: Where generated text is kept.
+
+        Raises:
+            ValueError: There is nothing at the place named.
+        """
+        self._options = options
+        self._readers = _readers(options, Path(cache_dir))
+        self._splits: dict[str, Dataset] = {}
+
+    def __getitem__(self, name: str) -> Dataset:
+        """Returns a split with all its pairs.
+
+        Raises:
+            KeyError: There is no such split.
+            ValueError: Its text is missing, unequal, unreadable, or empty.
+        """
+        if name not in self._splits:
+            self._splits[name] = self._read(name)
+        return self._splits[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._readers)
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    def _read(self, name: str) -> Dataset:
+        dataset = self._readers[name]()
+        size, corpus = len(dataset), self._options.name
+        if not size:
+            raise ValueError(f"The {name} split of {corpus} is empty; check its files.")
+        logger.info("%s, %s: %s pairs.", corpus, name, f"{size:,}")
+        expected = self._options.expected_sizes.get(name, size)
+        if size != expected:
+            logger.warning(
+                "This copy of %s is not the known one: %s has %s pairs, not %s.",
+                *(corpus, name, f"{size:,}", f"{expected:,}"),
+            )
+        return _lowercased(dataset) if self._options.lowercase else dataset
 
 
-def _load(options: CorpusOptions, cache_dir: Path) -> Splits:
+Reader = Callable[[], Dataset]
+
+
+def _readers(options: CorpusOptions, cache_dir: Path) -> Mapping[str, Reader]:
+    """Returns for each split what reads it."""
     if options.directory:
-        return _load_directory(options, Path(options.directory))
+        return _directory_readers(options, Path(options.directory))
     if options.train:
-        files = {split: getattr(options, split) for split in REQUIRED}
-        return {
-            split: _dataset([paths] if isinstance(paths, str) else paths, options.languages)
-            for split, paths in files.items()
-        }
+        return {split: _reader(getattr(options, split), options.languages) for split in REQUIRED}
     if options.grammar is not None:
         # Imported where it is used: files and hub sets do not need the generator.
         from nmt.data.generated import load_grammar
 
-        return load_grammar(options.grammar, options.languages, cache_dir=cache_dir)
-    return load_hub(_hub_options(options), options.languages)
+        splits = load_grammar(options.grammar, options.languages, cache_dir=cache_dir)
+    else:
+        splits = load_hub(_hub_options(options), options.languages)
+    return {name: partial(splits.__getitem__, name) for name in splits}
 
 
 def _hub_options(options: CorpusOptions) -> HubOptions:
     return build_options(HubOptions, options.hub or {}, where="data.hub")
 
 
-def _load_directory(options: CorpusOptions, directory: Path) -> Splits:
+def _directory_readers(options: CorpusOptions, directory: Path) -> Mapping[str, Reader]:
     if not directory.is_dir():
         raise ValueError(
             f"data.directory is {directory}, but there is no such folder (relative paths start at "
             f"{Path.cwd()}); give the folder that holds the files of {options.name}."
         )
-    splits = {}
+    readers: dict[str, Reader] = {}
     for split, stem in options.directory_splits.items():
         if files := find_split(directory, stem, options.languages):
-            splits[split] = _dataset(files, options.languages)
+            readers[split] = _reader(files, options.languages)
         elif split in REQUIRED:
-            raise ValueError(
-                f"{directory} has no {stem}.{options.source_lang}[.gz] and "
-                f"{stem}.{options.target_lang}[.gz], which are the {split} split of "
-                f"{options.name}; add them or set data.directory_splits.{split}=STEM."
-            )
-    return splits
+            readers[split] = partial(_refuse_missing, options, split)
+    return readers
 
 
-def _dataset(files: Sequence[str | Path], languages: Languages) -> Dataset:
+def _refuse_missing(options: CorpusOptions, split: str) -> NoReturn:
+    stem = options.directory_splits[split]
+    raise ValueError(
+        f"{options.directory} has no {stem}.{options.source_lang}[.gz] and "
+        f"{stem}.{options.target_lang}[.gz], which are the {split} split of "
+        f"{options.name}; add them or set data.directory_splits.{split}=STEM."
+    )
+
+
+def _reader(files: Sequence[str | Path] | str, languages: Languages) -> Reader:
+    return partial(_read_files, [files] if isinstance(files, str) else files, languages)
+
+
+def _read_files(files: Sequence[str | Path], languages: Languages) -> Dataset:
     text = read_parallel(files, languages)
     return Dataset.from_dict({"source": text.source, "target": text.target})
 
@@ -185,21 +224,3 @@ def _lowercased(dataset: Dataset) -> Dataset:
     for side in ("source", "target"):
         columns[side] = [text.lower() for text in columns[side]]
     return Dataset.from_dict(columns, features=dataset.features)
-
-
-def _compare_sizes(options: CorpusOptions, sizes: Mapping[str, int]) -> None:
-    expected = {
-        name: options.expected_sizes[name] for name in sizes if name in options.expected_sizes
-    }
-    wrong = {name: size for name, size in expected.items() if size != sizes[name]}
-    if wrong:
-        logger.warning(
-            "This copy of %s is not the known one: expected %s pairs, found %s.",
-            options.name,
-            _listed(wrong),
-            _listed({name: sizes[name] for name in wrong}),
-        )
-
-
-def _listed(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {size:,}" for name, size in sizes.items())

@@ -16,7 +16,8 @@ from nmt.data.batch import Batch
 from nmt.data.cache import content_key
 from nmt.data.cleaning import CleaningReport, CleaningRules
 from nmt.data.columns import texts
-from nmt.data.corpus import CorpusOptions, Splits, load_corpus
+from nmt.data.corpus import Corpus, CorpusOptions
+from nmt.data.joining import Concatenation, JoinedPairs, join_test
 from nmt.data.length_unit import check_unit, count_units, default_unit
 from nmt.data.loader import TrainLoader
 from nmt.data.options import build_options
@@ -24,6 +25,8 @@ from nmt.data.preparation import CleanedText, TokenizerOptions, clean_text, get_
 from nmt.data.sampler import TokenBatchSampler
 from nmt.data.tokenised import TokenisedDataset
 from nmt.tokenizer import Tokenizer
+
+_JOINED = "test_joined"
 
 
 class TranslationDataModule(pl.LightningDataModule):
@@ -58,6 +61,7 @@ class TranslationDataModule(pl.LightningDataModule):
         expected_sizes: Mapping[str, int] | None = None,
         lowercase: bool = False,
         length_unit: str | None = None,
+        concatenate: Mapping[str, Any] | None = None,
     ) -> None:
         """Checks the options; reads nothing yet. `conf/data/default.yaml` explains each of them.
 
@@ -83,6 +87,7 @@ class TranslationDataModule(pl.LightningDataModule):
             expected_sizes: As above.
             lowercase: As above.
             length_unit: What source lengths are counted in; None follows the source language.
+            concatenate: Joins pairs into longer ones, see `Concatenation`; None joins none.
 
         Raises:
             ValueError: An option is impossible.
@@ -113,6 +118,11 @@ class TranslationDataModule(pl.LightningDataModule):
             raise ValueError(f"data.num_workers is {num_workers!r}; set it to 0 or more.")
         self._rules = build_options(CleaningRules, cleaning, where="data.cleaning")
         self._tokenizer_options = build_options(TokenizerOptions, tokenizer, where="data.tokenizer")
+        self._concatenation = (
+            build_options(Concatenation, concatenate, where="data.concatenate")
+            if concatenate
+            else None
+        )
         self._token_budget, self._eval_token_budget = token_budget, eval_token_budget
         self._num_workers = num_workers
         self._cache_dir = Path(cache_dir)
@@ -123,8 +133,8 @@ class TranslationDataModule(pl.LightningDataModule):
     # What is made: each once, when first asked for.
 
     @cached_property
-    def _raw(self) -> Splits:
-        return load_corpus(self.corpus, cache_dir=self._cache_dir)
+    def _raw(self) -> Corpus:
+        return Corpus(self.corpus, cache_dir=self._cache_dir)
 
     @cached_property
     def _cleaned(self) -> CleanedText:
@@ -141,9 +151,28 @@ class TranslationDataModule(pl.LightningDataModule):
         """The joint tokenizer of both languages."""
         return get_tokenizer(self._tokenizer_options, self._cleaned, cache_dir=self._cache_dir)
 
+    @cached_property
+    def _joined_test(self) -> Dataset:
+        assert self._concatenation is not None
+        return join_test(self._raw["test"], self._concatenation.test)
+
+    @cached_property
+    def _joined_train(self) -> JoinedPairs | None:
+        if self._concatenation is None:
+            return None
+        pairs = self._pairs("train")
+        return JoinedPairs(
+            pairs.source_lengths,
+            pairs.target_lengths,
+            sizes=self._concatenation.train,
+            seed=self._seed,
+        )
+
     def prepare_data(self) -> None:
         """Loads, cleans, trains the tokenizer and encodes; what is there already is only mapped."""
-        for name in self._raw:
+        for name in self._names:
+            self._text(name)  # all of it is read before work begins on any
+        for name in self._names:
             self._pairs(name)
 
     def setup(self, stage: str | None = None) -> None:
@@ -169,17 +198,26 @@ class TranslationDataModule(pl.LightningDataModule):
         Raises:
             ValueError: There is no such split.
         """
-        if name not in self._raw:
+        if name not in self._names:
             raise ValueError(
                 f"The corpus {self.corpus.name} has no split {name!r}; "
-                f"choose one of {', '.join(self._raw)}."
+                f"choose one of {', '.join(self._names)}."
             )
-        return self._cleaned.dataset if name == "train" else self._raw[name]
+        return self._cleaned.dataset if name == "train" else self._text(name)
+
+    def _text(self, name: str) -> Dataset:
+        if name == _JOINED and self._concatenation is not None:
+            return self._joined_test
+        return self._raw[name]
+
+    @property
+    def _names(self) -> list[str]:
+        return [*self._raw, *([_JOINED] if self._concatenation else [])]
 
     @property
     def test_splits(self) -> list[str]:
         """Names of the test sets; the first is the one whose scores are the headline."""
-        return [name for name in self._raw if name not in ("train", "valid")]
+        return [name for name in self._names if name not in ("train", "valid")]
 
     @property
     def cleaning_report(self) -> CleaningReport:
@@ -192,19 +230,24 @@ class TranslationDataModule(pl.LightningDataModule):
 
     @cached_property
     def longest_train_source_words(self) -> int:
-        """The longest training source, in `length_unit`."""
-        return max(self.source_units("train"))
+        """The longest training source, in `length_unit`; the joined ones of the first epoch."""
+        lengths = self.source_units("train")
+        if self._joined_train is None:
+            return max(lengths)
+        return max(sum(lengths[pair] for pair in group) for group in self._joined_train.groups(0))
 
     # Loaders.
 
     def train_dataloader(self) -> TrainLoader:
         """Returns the batches of this rank, which resume within an epoch."""
-        pairs = self._pairs("train")
+        pairs, joined = self._pairs("train"), self._joined_train
+        lengths = pairs if joined is None else joined
         sampler = TokenBatchSampler(
-            pairs.source_lengths,
-            pairs.target_lengths,
+            lengths.source_lengths,
+            lengths.target_lengths,
             token_budget=self._token_budget,
             seed=self._seed,
+            groups=None if joined is None else joined.groups,
         )
         return TrainLoader(
             pairs,
@@ -235,7 +278,3 @@ class TranslationDataModule(pl.LightningDataModule):
     def val_dataloader(self) -> DataLoader[Batch]:
         """Returns the validation pairs."""
         return self.eval_loader("valid")
-
-    def test_dataloader(self) -> list[DataLoader[Batch]]:
-        """Returns a loader for each of `test_splits`, in that order."""
-        return [self.eval_loader(name) for name in self.test_splits]

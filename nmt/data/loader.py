@@ -14,13 +14,13 @@ import torch
 from torch.utils.data import DataLoader
 
 from nmt.data.batch import Batch
-from nmt.data.sampler import TokenBatchSampler
+from nmt.data.sampler import Row, TokenBatchSampler
 
 
 class BatchDataset(Protocol):
     """A data set that is asked for a whole batch at once."""
 
-    def __getitem__(self, indices: list[int]) -> Batch:
+    def __getitem__(self, rows: list[Row]) -> Batch:
         """Returns the pairs of these numbers as a batch."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,11 @@ Integers = npt.NDArray[np.int64]
 ROUND_TO = 8
 
 
-class TokenBatchSampler(Sampler[list[int]]):
+# What a row of a batch is made of: a pair, or several pairs joined into one.
+Row = int | Sequence[int]
+
+
+class TokenBatchSampler(Sampler[list[Row]]):
     """Yields lists of pair numbers, one list a batch, for this rank.
 
     In training the pairs are cut from a sort by (max(S, T), T, S) with ties shuffled, so that the
@@ -53,6 +57,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         token_budget: int,
         seed: int = 1,
         shuffle: bool = True,
+        groups: Callable[[int], Sequence[Sequence[int]]] | None = None,
     ) -> None:
         """Sorts the lengths and cuts them.
 
@@ -62,6 +67,8 @@ class TokenBatchSampler(Sampler[list[int]]):
             token_budget: The largest rows x max(S, T) of a batch of more than one pair.
             seed: Makes the order, together with the epoch.
             shuffle: True for training, False for evaluation.
+            groups: Gives for an epoch the pairs that are joined at each number, whose lengths the
+                above then are (see `JoinedPairs`); None joins none.
 
         Raises:
             ValueError: There is no pair, the lengths differ in number, or the budget is below 1.
@@ -72,6 +79,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         self.token_budget = token_budget
         self.seed = seed
         self.shuffle = shuffle
+        self._groups = groups
         self.epoch = 0
         self.start = 0
         longer = np.maximum(source, target)
@@ -98,17 +106,19 @@ class TokenBatchSampler(Sampler[list[int]]):
             return math.ceil(len(self._training_ends(world)) / world)
         return max(1, len(range(rank, len(self._ends), world)))
 
-    def __iter__(self) -> Iterator[list[int]]:
+    def __iter__(self) -> Iterator[list[Row]]:
         # The order is fixed here, not at the first batch: the loader changes `start` afterwards.
         return self._iterate(self.epoch, self.start)
 
-    def _iterate(self, epoch: int, start: int) -> Iterator[list[int]]:
+    def _iterate(self, epoch: int, start: int) -> Iterator[list[Row]]:
         rank, world = rank_and_world()
         pairs, ends, order = self._plan(epoch, world)
         starts = np.concatenate([[0], ends[:-1]])
         own = order[rank::world]
+        groups = None if self._groups is None else self._groups(epoch)
         for batch in (own if len(own) else order[:1])[start:]:
-            yield pairs[starts[batch] : ends[batch]].tolist()
+            rows = pairs[starts[batch] : ends[batch]].tolist()
+            yield rows if groups is None else [groups[row] for row in rows]
 
     def _plan(self, epoch: int, world: int) -> tuple[Integers, Integers, Integers]:
         """Returns the sorted pairs, where each batch ends in them, and the order of the batches."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import pyarrow.compute
 from datasets import Dataset
 
 from nmt.data.batch import Batch, collate
+from nmt.data.sampler import Row
 from nmt.tokenizer import Tokenizer
 
 _ROWS_PER_CHUNK = 16_384
@@ -35,7 +37,7 @@ def write_tokenised(dataset: Dataset, tokenizer: Tokenizer, path: Path) -> None:
 
 
 class TokenisedDataset:
-    """The pairs of one split; indexed with a list of row numbers, it gives a `Batch`.
+    """The pairs of one split; indexed with what a `TokenBatchSampler` yields, it gives a `Batch`.
 
     Picklable by its path: each process maps the file itself.
 
@@ -58,18 +60,16 @@ class TokenisedDataset:
     def __len__(self) -> int:
         return len(self.source_lengths)
 
-    def __getitem__(self, indices: Sequence[int]) -> Batch:
-        """Returns these pairs as a batch; `Batch.index` holds their row numbers."""
-        return collate(
-            [
-                {
-                    "index": index,
-                    "source_ids": self._source[index],
-                    "target_ids": self._target[index],
-                }
-                for index in map(int, indices)
-            ]
-        )
+    def __getitem__(self, rows: Sequence[Row]) -> Batch:
+        """Returns a batch; `Batch.index` holds the number of each pair, or of the first joined."""
+        return collate([self._example([row] if isinstance(row, int) else row) for row in rows])
+
+    def _example(self, pairs: Sequence[int]) -> dict[str, Any]:
+        return {
+            "index": pairs[0],
+            "source_ids": [piece for pair in pairs for piece in self._source[pair]],
+            "target_ids": [piece for pair in pairs for piece in self._target[pair]],
+        }
 
 
 class _Rows:

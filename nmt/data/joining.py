@@ -1,0 +1,112 @@
+"""Joins sentence pairs into longer inputs: what changes is the length, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from datasets import Dataset
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concatenation:
+    """How many pairs become one.
+
+    Attributes:
+        train: Sizes that are equally likely: (1, 1, 2) leaves half of the training inputs at three
+            pairs of four alone. Which pairs are joined is drawn anew in each epoch.
+        test: Sizes of the inputs of `test_joined`, which has all of `test` once for each size.
+    """
+
+    train: Sequence[int]
+    test: Sequence[int]
+
+    def __post_init__(self) -> None:
+        for name in ("train", "test"):
+            sizes = getattr(self, name)
+            if not _are_sizes(sizes):
+                raise ValueError(
+                    f"data.concatenate.{name} is {sizes!r}; give a list of numbers of pairs, "
+                    "each 1 or more, such as [1, 2, 3]."
+                )
+
+
+def _are_sizes(sizes: Any) -> bool:
+    return (
+        isinstance(sizes, Sequence)
+        and not isinstance(sizes, str)
+        and len(sizes) > 0
+        and all(type(size) is int and size >= 1 for size in sizes)
+    )
+
+
+class JoinedPairs:
+    """Which training pairs stand together: other pairs in each epoch, in groups of equal lengths.
+
+    The groups are drawn once. In each epoch every pair takes the place of one of the same lengths,
+    so that every pair is seen once and the lengths of the joined inputs, hence the number of
+    batches, do not change.
+
+    Attributes:
+        source_lengths: (groups,) tokens of each joined source, EOS counted.
+        target_lengths: (groups,) tokens of each joined target, EOS counted.
+    """
+
+    def __init__(
+        self, source_lengths: Integers, target_lengths: Integers, *, sizes: Sequence[int], seed: int
+    ) -> None:
+        """Draws the groups.
+
+        Args:
+            source_lengths: (pairs,) tokens of each source, EOS counted.
+            target_lengths: (pairs,) tokens of each target, EOS counted.
+            sizes: How many pairs a group may have, equally likely.
+            seed: Makes the groups, and with the epoch who is in them.
+        """
+        random = np.random.default_rng([seed, 0])
+        self._seed = seed
+        self._starts = _starts(len(source_lengths), sizes, random)
+        places = random.permutation(len(source_lengths))  # the pair at each place
+        self._kind = source_lengths * (int(target_lengths.max()) + 1) + target_lengths
+        self._places_by_kind = np.argsort(self._kind[places], kind="stable")
+        num_joints = np.diff(self._starts, append=len(places)) - 1  # each has an EOS too many
+        self.source_lengths = np.add.reduceat(source_lengths[places], self._starts) - num_joints
+        self.target_lengths = np.add.reduceat(target_lengths[places], self._starts) - num_joints
+
+    def groups(self, epoch: int) -> list[list[int]]:
+        """Returns the numbers of the pairs in each group, in order."""
+        shuffled = np.random.default_rng([self._seed, 1, epoch]).permutation(len(self._kind))
+        pairs_by_kind = shuffled[np.argsort(self._kind[shuffled], kind="stable")]
+        pairs = np.empty_like(pairs_by_kind)
+        pairs[self._places_by_kind] = pairs_by_kind
+        return [group.tolist() for group in np.split(pairs, self._starts[1:])]
+
+
+def _starts(num_pairs: int, sizes: Sequence[int], random: np.random.Generator) -> Integers:
+    """Returns where groups of random sizes start; the last one may be smaller than drawn."""
+    drawn = random.choice(np.asarray(sizes, dtype=np.int64), size=num_pairs)
+    starts: Integers = np.cumsum(drawn) - drawn
+    return starts[starts < num_pairs]
+
+
+def join_test(dataset: Dataset, sizes: Sequence[int]) -> Dataset:
+    """Returns the pairs joined by a space, in order, k neighbours at a time, for each size k.
+
+    The last group of a size is smaller where the number of pairs is no multiple of it: no text is
+    left out.
+
+    Args:
+        dataset: Columns source and target.
+        sizes: As `Concatenation.test`.
+    """
+    columns: dict[str, list[str]] = {"source": [], "target": []}
+    for side, joined in columns.items():
+        lines = dataset[side][:]
+        for size in sizes:
+            joined += [" ".join(lines[i : i + size]) for i in range(0, len(lines), size)]
+    return Dataset.from_dict(columns)
