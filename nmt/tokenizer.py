@@ -215,6 +215,27 @@ class Tokenizer:
             words.append(word + 1 if at_boundary else word)
         return [min(index, max(word, 0)) for index in words]
 
+    def piece_characters(self, ids: Sequence[int]) -> list[tuple[int, ...]]:
+        """Returns for every id which characters of the text it writes, white space not counted.
+
+        All byte pieces of a character have that character; a lone `▁` has the next one, an
+        unknown piece counts as one, and PAD, BOS and EOS have none.
+        """
+        places: list[tuple[int, ...]] = []
+        place = missing = 0  # of the character at `place`, so many bytes are still to come
+        for token, piece in zip(ids, self.pieces(ids), strict=True):
+            if token in (PAD, BOS, EOS):
+                places.append(())
+            elif self._processor.is_byte(int(token)):
+                missing = (missing or _num_bytes(int(piece[1:-1], 16))) - 1
+                places.append((place,))
+                place += missing == 0
+            else:
+                count = 1 if token == UNK else len(piece.replace(_WORD_MARK, ""))
+                places.append(tuple(range(place, place + max(1, count))))
+                place += count
+        return places
+
     def _without_specials(self, ids: Sequence[int]) -> list[int]:
         kept: list[int] = []
         for token in map(int, ids):
@@ -239,6 +260,11 @@ def _check_special_ids(processor: sentencepiece.SentencePieceProcessor) -> None:
             f"with pad_id={PAD}, unk_id={UNK}, bos_id={BOS}, eos_id={EOS}, or leave "
             "data.tokenizer.path empty to have one trained."
         )
+
+
+def _num_bytes(first: int) -> int:
+    """Returns how many bytes the UTF-8 character has that begins with this byte."""
+    return 1 + sum(first >= start for start in (0xC0, 0xE0, 0xF0))
 
 
 def _byte_ids(

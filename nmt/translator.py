@@ -3,14 +3,15 @@
 translator = Translator.from_checkpoint("outputs/.../checkpoints/best.ckpt")
 for translation in translator.translate(["A man is running.", "It is raining."]):
     print(translation.text, translation.score)
+(score,) = translator.score([("It is raining.", "Es regnet.")])
+print(score.log_prob, score.perplexity)
+print(translator.attention("It is raining.", "Es regnet.").weights.shape)
 """
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Self
@@ -18,57 +19,24 @@ from typing import Self
 import torch
 
 from nmt.checkpoint import load_checkpoint
-from nmt.data.batch import collate_source
+from nmt.data.batch import collate, collate_source
+from nmt.data.length_unit import default_unit
 from nmt.decoding.hypothesis import Hypothesis, Search, check_at_least
 from nmt.models.encoder_decoder import EncoderDecoder
+from nmt.scoring import TranslationScore, score_batch
+from nmt.source_batches import batches_by_length, cut_source
 from nmt.tokenizer import Tokenizer
+from nmt.translation import BLANK, ScoredText, Translation
+from nmt.word_attention import Units, WordAttention, word_attentions
 
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ScoredText:
-    """One translation of a sentence.
-
-    Attributes:
-        text: The translation, without a line break.
-        tokens: Its ids, without special ids.
-        score: What the search ranks by, `log_prob / length ** length_penalty`.
-        log_prob: Natural logarithm of the model's probability.
-        finished: False where the length limit ended it.
-    """
-
-    text: str
-    tokens: tuple[int, ...]
-    score: float
-    log_prob: float
-    finished: bool
-
-
-@dataclass(frozen=True)
-class Translation:
-    """The translations of one sentence.
-
-    Attributes:
-        source: The sentence as given.
-        alternatives: At least one, best first.
-    """
-
-    source: str
-    alternatives: tuple[ScoredText, ...]
-
-    @property
-    def text(self) -> str:
-        """The best translation."""
-        return self.alternatives[0].text
-
-    @property
-    def score(self) -> float:
-        """The score of the best translation."""
-        return self.alternatives[0].score
-
-
-_BLANK = ScoredText(text="", tokens=(), score=0.0, log_prob=0.0, finished=True)
+__all__ = [
+    "ScoredText",
+    "Translation",
+    "TranslationScore",
+    "Translator",
+    "WordAttention",
+    "batches_by_length",
+]
 
 
 class Translator:
@@ -173,6 +141,68 @@ class Translator:
             iter(texts), search or self.search, batch_tokens, max_source_length, chunk_size
         )
 
+    def score(
+        self, pairs: Sequence[tuple[str, str | Sequence[int]]], *, batch_tokens: int = 4096
+    ) -> list[TranslationScore]:
+        """Scores translations that are given (teacher forcing), in the order of the pairs.
+
+        Nothing is cut, and a blank source is asked for like any other: the model reads its EOS.
+
+        Args:
+            pairs: Source, and translation as text or as ids without special ids
+                (`ScoredText.tokens`; a search may have spelt its text in other pieces than the
+                tokenizer does).
+            batch_tokens: Most tokens of a side in a batch, padding and EOS included; a longer
+                pair is a batch of its own.
+
+        Raises:
+            ValueError: `batch_tokens` is below 1, or the model's output is not a number.
+        """
+        check_at_least("batch_tokens", batch_tokens, 1)
+        sources = self.tokenizer.encode_batch([source for source, _ in pairs])
+        targets = [
+            self.tokenizer.encode(target) if isinstance(target, str) else list(target)
+            for _, target in pairs
+        ]
+        scores: dict[int, TranslationScore] = {}
+        lengths = [max(len(s), len(t), 1) for s, t in zip(sources, targets, strict=True)]
+        for rows in batches_by_length(lengths, batch_tokens):
+            batch = collate(
+                [{"index": i, "source_ids": sources[i], "target_ids": targets[i]} for i in rows]
+            )
+            scores.update(zip(rows, score_batch(self.model, batch.to(self._device)), strict=True))
+        return [scores[i] for i in range(len(pairs))]
+
+    def attention(self, source: str, target: str) -> WordAttention:
+        """Returns which source words the model looks at for each word of a given translation.
+
+        See `nmt.word_attention`; for many pairs use `attentions`.
+
+        Raises:
+            ValueError: The model has no attention, or attends to memory slots, which are no
+                words; or a text is blank.
+        """
+        (attention,) = self.attentions([(source, target)])
+        return attention
+
+    def attentions(
+        self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int = 1024
+    ) -> Iterator[WordAttention]:
+        """Yields `attention` of each pair, in order, and keeps none of them.
+
+        Args:
+            pairs: Source and translation. Neighbours make a batch: sort them by length for speed.
+            batch_tokens: As in `score`.
+
+        Raises:
+            ValueError: As `attention`.
+        """
+        check_at_least("batch_tokens", batch_tokens, 1)
+        units = Units(default_unit(self.source_lang), default_unit(self.target_lang))
+        return word_attentions(
+            self.model, self.tokenizer, pairs, units=units, batch_tokens=batch_tokens
+        )
+
     def _stream(
         self,
         texts: Iterator[str],
@@ -185,8 +215,8 @@ class Translator:
         while chunk := list(islice(texts, chunk_size)):
             sources = self.tokenizer.encode_batch(chunk)
             for line, source in enumerate(sources, first_line):
-                _cut(source, line, max_source_length)
-            alternatives: list[tuple[ScoredText, ...]] = [(_BLANK,)] * len(chunk)
+                cut_source(source, line, max_source_length)
+            alternatives: list[tuple[ScoredText, ...]] = [(BLANK,)] * len(chunk)
             for batch in batches_by_length([len(s) for s in sources], batch_tokens):
                 found = self._search([sources[i] for i in batch], search)
                 for i, hypotheses in zip(batch, found, strict=True):
@@ -213,36 +243,3 @@ class Translator:
             log_prob=hypothesis.log_prob,
             finished=hypothesis.finished,
         )
-
-
-def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Groups sentences of similar length, longest first; leaves out those of length 0.
-
-    Args:
-        lengths: Source tokens of each sentence without EOS.
-        batch_tokens: Most tokens in a batch, EOS and padding included, unless one sentence
-            alone has more.
-
-    Yields:
-        Indices into `lengths`.
-    """
-    order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
-    first = 0
-    while first < len(order):
-        num_rows = max(1, batch_tokens // (lengths[order[first]] + 1))
-        yield order[first : first + num_rows]
-        first += num_rows
-
-
-def _cut(source: list[int], line: int, max_source_length: int) -> None:
-    """Shortens a source to its limit and says so."""
-    if len(source) > max_source_length:
-        logger.warning(
-            "line %d has %d source tokens, more than the limit of %d: only the first %d are "
-            "translated; raise max_source_length to translate all of it",
-            line,
-            len(source),
-            max_source_length,
-            max_source_length,
-        )
-        del source[max_source_length:]

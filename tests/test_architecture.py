@@ -15,17 +15,22 @@ RANKS = {
     "option_ranges": 0,
     "override_errors": 0,
     "run_folder": 0,
+    "source_batches": 0,
+    "translation": 0,
     "models": 1,
     "tokenizer": 1,
     "decoding": 2,
     "data": 2,
     "evaluation": 2,
     "checkpoint": 3,
+    "scoring": 3,
+    "word_attention": 3,
     "config": 4,
     "translator": 5,
     "export": 5,
     "training": 5,
-    "cli": 6,
+    "probes": 6,
+    "cli": 7,
 }
 LIGHTNING = {"pytorch_lightning", "lightning"}
 TORCH_ONLY = LIGHTNING | {"hydra", "omegaconf", "datasets", "sentencepiece"}
@@ -35,6 +40,8 @@ FORBIDDEN = {
     "evaluation": LIGHTNING | {"torch"},
     "checkpoint": LIGHTNING,
     "config": LIGHTNING,
+    "scoring": LIGHTNING,
+    "word_attention": LIGHTNING,
     "translator": LIGHTNING,
 }
 CATCH_ALL_NAMES = {"utils", "util", "helpers", "common", "builders", "misc"}
