@@ -76,6 +76,8 @@ _RANGES: dict[str, Range] = {
     "data.eval_token_budget": _whole(1),
     "data.num_workers": _whole(0),
     "data.tokenizer.vocab_size": _whole(1),
+    "data.tokenizer.model_type": ("unigram or bpe", lambda x: x in ("unigram", "bpe")),
+    "data.tokenizer.character_coverage": _number("a number in (0, 1]", lambda x: 0 < x <= 1),
     "optimizer.lr": _POSITIVE,
     "optimizer.weight_decay": _number("a number of at least 0", lambda x: 0 <= x < math.inf),
     "trainer.max_steps": _whole(1),

@@ -86,7 +86,8 @@ def trainer_options(run_dir: Path, *, max_steps: int, **changes: Any) -> list[st
 def compose(*options: str) -> DictConfig:
     """Returns the config that `train.py` would get with these options, but no progress bar."""
     groups = tuple(option for option in options if option.split("=")[0] in GROUPS)
-    values = OmegaConf.from_dotlist([option for option in options if option not in groups])
+    others = [option for option in options if option not in groups]
+    values = OmegaConf.from_dotlist(["model_name=tiny", *others])  # Hydra's choice, in train.py
     return OmegaConf.merge(_composed(groups), values)  # type: ignore[return-value]
 
 

@@ -1,3 +1,4 @@
+import logging
 import os
 
 import pytest
@@ -143,13 +144,40 @@ def test_resuming_a_finished_run_changes_nothing(build, tmp_path):
     assert (tmp_path / "metrics.csv").read_bytes() == log
 
 
-def test_a_finished_run_that_was_moved_has_its_best_checkpoint(build, tmp_path):
+def test_a_run_that_was_moved_has_its_best_checkpoint_and_score(build, tmp_path):
     build(tmp_path / "before", max_steps=3).fit()
     (tmp_path / "before").rename(tmp_path / "after")
     moved = build(tmp_path / "after", "ckpt_path=last", max_steps=3)
-    with pytest.warns(UserWarning, match="dirpath has changed"):
-        best = moved.fit()
+    best = moved.fit()
     assert best == tmp_path / "after" / "checkpoints" / "best.ckpt"
+    callback = moved.trainer.checkpoint_callback
+    assert callback.best_model_path == str(best)
+    assert callback.best_model_score == SCORES[3]
+
+
+def test_a_changed_option_of_the_optimizer_holds_from_the_next_update(build, tmp_path, caplog):
+    build(tmp_path, max_steps=6).fit()
+    options = ("optimizer.lr=4e-3", "optimizer.weight_decay=0.5", "optimizer.betas=[0.8,0.9]")
+    with caplog.at_level(logging.INFO):
+        changed = build(tmp_path, *options, "ckpt_path=last", max_steps=8)
+        changed.fit()
+    assert "optimizer.lr=0.004 instead of 0.002" in caplog.text
+    rates = [float(row["lr"]) for row in changed.log if row["lr"]]
+    assert rates[6] == pytest.approx(4e-3 * Cosine(updates=6, warmup=3)(6))
+    assert rates[7] == pytest.approx(4e-3 * Cosine(updates=8, warmup=3)(7))
+    groups = changed.trainer.optimizers[0].param_groups
+    assert [group["weight_decay"] for group in groups] == [0.5, 0.0]
+    assert all(group["betas"] == [0.8, 0.9] for group in groups)
+
+
+def test_a_log_that_a_crash_cut_short_is_continued(build, tmp_path):
+    build(tmp_path, max_steps=3).fit()
+    log = tmp_path / "metrics.csv"
+    whole = log.read_bytes()
+    log.write_bytes(whole + b"1")  # of 12.5,0.1,...
+    longer = build(tmp_path, "ckpt_path=last", max_steps=4)
+    longer.fit()
+    assert [int(row["step"]) for row in longer.log if row["lr"]] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(

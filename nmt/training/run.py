@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +10,10 @@ import pytorch_lightning as pl
 import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from pytorch_lightning.loggers import CSVLogger
 
 from nmt.checkpoint import check_resumable
 from nmt.data.datamodule import TranslationDataModule
+from nmt.training.resume import checkpoint_to_resume, continue_csv_log
 from nmt.training.translation_module import TranslationModule
 
 logger = logging.getLogger(__name__)
@@ -65,10 +63,10 @@ def fit(
         ValueError: There is no checkpoint to continue from, or no batch to make an update of.
     """
     checkpoints = Path(config.run_dir) / "checkpoints"
-    resume_from = _checkpoint_to_resume(config.ckpt_path, checkpoints)
+    resume_from = checkpoint_to_resume(config.ckpt_path, checkpoints)
     if resume_from is not None:
         check_resumable(resume_from, model=module.model, tokenizer=module.tokenizer.model)
-        _continue_csv_log(trainer, resume_from)
+        continue_csv_log(trainer, resume_from)
     if config.compile:
         module.model.compile(dynamic=True)
     trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
@@ -82,34 +80,3 @@ def fit(
         logger.warning("No validation was run, so there is no best checkpoint: using the last.")
         return checkpoints / "last.ckpt"
     return best
-
-
-def _checkpoint_to_resume(ckpt_path: str | None, checkpoints: Path) -> Path | None:
-    if ckpt_path is None:
-        return None
-    path = checkpoints / "last.ckpt" if ckpt_path == "last" else Path(ckpt_path)
-    if not path.is_file():
-        raise ValueError(
-            f"ckpt_path={ckpt_path} means {path}, which does not exist: give the path of a .ckpt."
-        )
-    return path
-
-
-def _continue_csv_log(trainer: pl.Trainer, checkpoint: Path) -> None:
-    """Keeps the rows of metrics.csv up to the checkpoint; the logger would delete them all."""
-    csv_logger = next((x for x in trainer.loggers if isinstance(x, CSVLogger)), None)
-    if csv_logger is None or not trainer.is_global_zero:
-        return
-    rows = _read_rows(Path(csv_logger.log_dir) / "metrics.csv")
-    content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
-    for row in rows:
-        if int(row["step"]) <= content["global_step"]:
-            csv_logger.log_metrics(row, step=int(row["step"]))
-    csv_logger.save()
-
-
-def _read_rows(path: Path) -> Sequence[dict[str, Any]]:
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return [{k: v for k, v in row.items() if v} for row in csv.DictReader(file)]

@@ -21,6 +21,7 @@ from nmt.evaluation.metrics import bleu
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import Tokenizer
 from nmt.training.loss import summed_cross_entropy
+from nmt.training.resume import follow_the_folder, follow_the_options
 
 COUNTERS = ("target_tokens_seen", "skipped_updates", "seconds")
 
@@ -231,9 +232,11 @@ class TranslationModule(pl.LightningModule):
         checkpoint["counters"] = {name: getattr(self, name) for name in COUNTERS}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Takes up the counters where the checkpoint left them."""
+        """Takes up the counters where they were left, with the folder and options of this run."""
         for name in COUNTERS:
             setattr(self, name, checkpoint["counters"][name])
+        follow_the_folder(checkpoint["callbacks"], self.trainer)
+        follow_the_options(checkpoint, self.hparams["optimizer"])
 
 
 def _sum_over_ranks(

@@ -1,0 +1,111 @@
+"""Continuing a run where its checkpoint stands: its log, its best score, its options."""
+
+from __future__ import annotations
+
+import csv
+import io
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.loggers import CSVLogger
+
+logger = logging.getLogger(__name__)
+
+
+def checkpoint_to_resume(ckpt_path: str | None, checkpoints: Path) -> Path | None:
+    """Returns the file that `ckpt_path` means, None for a new run.
+
+    Raises:
+        ValueError: There is no such file.
+    """
+    if ckpt_path is None:
+        return None
+    path = checkpoints / "last.ckpt" if ckpt_path == "last" else Path(ckpt_path)
+    if not path.is_file():
+        raise ValueError(
+            f"ckpt_path={ckpt_path} means {path}, which does not exist: give the path of a .ckpt."
+        )
+    return path
+
+
+def continue_csv_log(trainer: pl.Trainer, checkpoint: Path) -> None:
+    """Keeps the rows of metrics.csv up to the checkpoint; the logger would delete them all."""
+    csv_logger = next((x for x in trainer.loggers if isinstance(x, CSVLogger)), None)
+    if csv_logger is None or not trainer.is_global_zero:
+        return
+    rows = _read_rows(Path(csv_logger.log_dir) / "metrics.csv")
+    content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+    for row in rows:
+        if int(row["step"]) <= content["global_step"]:
+            csv_logger.log_metrics(row, step=int(row["step"]))
+    csv_logger.save()
+
+
+def _read_rows(path: Path) -> list[dict[str, Any]]:
+    """Returns the rows without their empty cells; one that a crash cut short is left out."""
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        logger.warning("%s: its last row was cut short, and is left out.", path)
+    return [{k: v for k, v in row.items() if v} for row in csv.DictReader(io.StringIO(whole))]
+
+
+def follow_the_folder(states: Mapping[str, Any], trainer: pl.Trainer) -> None:
+    """Lets the best checkpoint so far be known where it lies now, also in a folder that was moved.
+
+    Args:
+        states: Of the callbacks, as in the checkpoint; changed in place.
+        trainer: With the callbacks of this run.
+    """
+    for callback in trainer.checkpoint_callbacks:
+        state = states.get(callback.state_key)
+        if not isinstance(callback, ModelCheckpoint) or state is None:
+            continue
+        folder = Path(str(callback.dirpath))
+        if not Path(_in(folder, state["best_model_path"])).is_file():
+            continue  # the run goes on elsewhere, without the best checkpoint so far
+        state["dirpath"] = str(callback.dirpath)
+        for key in ("best_model_path", "kth_best_model_path", "last_model_path"):
+            state[key] = _in(folder, state[key])
+        state["best_k_models"] = {_in(folder, p): s for p, s in state["best_k_models"].items()}
+
+
+def _in(folder: Path, path: str) -> str:
+    return str(folder / Path(path).name) if path else path
+
+
+def follow_the_options(checkpoint: Mapping[str, Any], optimizer: Mapping[str, Any]) -> None:
+    """Puts the options of the optimizer in place of those in the checkpoint, and says which.
+
+    Args:
+        checkpoint: As loaded; changed in place. Of its groups of parameters only the first, the
+            matrices, has weight decay.
+        optimizer: The options of this run, as `conf/optimizer` names them.
+
+    Raises:
+        ValueError: It is another kind of optimizer.
+    """
+    [state], [schedule] = checkpoint["optimizer_states"], checkpoint["lr_schedulers"]
+    before = checkpoint["hyper_parameters"]["optimizer"]
+    if before["_target_"] != optimizer["_target_"]:
+        raise ValueError(
+            f"optimizer._target_ is {optimizer['_target_']} and that of the checkpoint "
+            f"{before['_target_']}: resume with the optimizer of the run, or start a new one."
+        )
+    changed = {key: value for key, value in optimizer.items() if value != before.get(key)}
+    for key, value in changed.items():
+        logger.info("Resuming with optimizer.%s=%s instead of %s.", key, value, before.get(key))
+    if "lr" in changed:
+        ratio = changed.pop("lr") / before["lr"]
+        schedule["base_lrs"] = [rate * ratio for rate in schedule["base_lrs"]]
+        for group in state["param_groups"]:
+            group["lr"] *= ratio
+    for number, group in enumerate(state["param_groups"]):
+        group.update({k: v for k, v in changed.items() if k != "weight_decay" or number == 0})
