@@ -473,3 +473,17 @@ def test_reports_are_plain_json(make, tmp_path):
     make().split("train")
     [report] = (tmp_path / "cache").glob("cleaned-*/report.json")
     assert json.loads(report.read_text(encoding="utf-8"))["total"] == 155
+
+
+def test_a_file_that_cannot_be_read_is_not_blamed_on_the_cache(tmp_path):
+    def make(folder):
+        (tmp_path / "gone.txt").read_text()
+
+    with pytest.raises(FileNotFoundError, match=r"gone\.txt"):
+        cached(tmp_path / "cache", "a", make)
+
+
+def test_a_cache_folder_that_is_a_file_is_named(tmp_path):
+    (tmp_path / "cache").touch()
+    with pytest.raises(ValueError, match=r"data\.cache_dir .*cache cannot be written"):
+        cached(tmp_path / "cache", "a", lambda folder: None)

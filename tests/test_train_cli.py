@@ -32,18 +32,22 @@ OPTIONS = [
 ]
 
 
-def train(folder, *options):
+def start_training(folder, *options):
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {
         "OMP_NUM_THREADS": "1"
     }
-    done = subprocess.run(
-        [sys.executable, str(REPOSITORY / "train.py"), *OPTIONS, *options],
+    return subprocess.run(
+        [sys.executable, str(REPOSITORY / "train.py"), *options, *OPTIONS],
         cwd=folder,
         env=environment,
         capture_output=True,
         encoding="utf-8",
         timeout=300,
     )
+
+
+def train(folder, *options):
+    done = start_training(folder, *options)
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 
@@ -105,3 +109,11 @@ def test_both_checkpoints_load_from_their_file_alone(run):  # (cases 71, 74)
     best = load_checkpoint(run / "checkpoints" / "best.ckpt")
     assert best.updates in (2, 4, 6)
     assert (best.source_lang, best.target_lang) == ("en", "de")
+
+
+def test_a_sweep_on_several_devices_is_refused(tmp_path):
+    """Lightning's launcher would start it again in each process (case 84)."""
+    options = ["-m", "seed=1,2", "trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"]
+    done = start_training(tmp_path, *options)
+    assert done.returncode == 1
+    assert "-m on 2 devices" in done.stderr

@@ -29,6 +29,8 @@ def main(config: DictConfig) -> None:
     from nmt.evaluation.summary import print_examples, print_paths, print_scores
     from nmt.translator import Translator
 
+    if config.output is not None:  # before the work: it may be no place to write to
+        Path(config.output).mkdir(parents=True, exist_ok=True)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     translator = Translator.from_checkpoint(config.checkpoint, device=config.device)

@@ -22,6 +22,7 @@ def cached(cache_dir: Path, name: str, make: Callable[[Path], None]) -> Path:
 
     Raises:
         ValueError: The cache folder cannot be written.
+        OSError: `make` cannot read what it needs.
     """
     final = cache_dir / name
     if final.is_dir():
@@ -32,6 +33,8 @@ def cached(cache_dir: Path, name: str, make: Callable[[Path], None]) -> Path:
             if not final.is_dir():
                 _make(final, make)
     except OSError as error:
+        if error.filename and not Path(error.filename).is_relative_to(cache_dir):
+            raise  # something that is read
         raise ValueError(
             f"data.cache_dir {cache_dir} cannot be written ({error}); set it to another folder."
         ) from error

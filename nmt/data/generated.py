@@ -78,7 +78,7 @@ def _check_arguments(arguments: Mapping[str, Any]) -> None:
 
 def _generator_digest() -> str:
     """Digests program and lexicon, so that a change of either makes new text."""
-    program = Path(nmt.data.grammar.__file__).parent.glob("*.py")
+    program = [Path(__file__), *Path(nmt.data.grammar.__file__).parent.glob("*.py")]
     lexicons = lexicon_path("core").parent.glob("*.yaml")
     digest = hashlib.sha256()
     for file in [*sorted(program), *sorted(lexicons)]:

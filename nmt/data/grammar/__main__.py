@@ -2,6 +2,7 @@
 
 import argparse
 import random
+import signal
 
 from nmt.data.grammar import Grammar
 
@@ -15,6 +16,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--links", action="store_true", help="print the word alignment, too")
     options = parser.parse_args()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a complaint
     generator = random.Random(options.seed)
     grammar = Grammar(lexicon=options.lexicon)
     for _ in range(options.count):
