@@ -1,0 +1,151 @@
+"""How much of a sentence fits one vector: BLEU against words (and bits) per memory vector."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nmt.evaluation.contrasts import role
+from nmt.evaluation.split_scores import SplitScores, measured_entry
+from nmt.evaluation.sufficient_statistics import Floats
+from nmt.evaluation.systems import System
+
+
+def isotonic_fit(x: Floats, y: Floats) -> Floats:
+    """Fits the non-increasing function of x with the least squared error (pool adjacent violators).
+
+    Args:
+        x: (n,) in any order; equal ones get one value.
+        y: (n,)
+
+    Returns:
+        (n,): the function at x.
+    """
+    places, where = np.unique(x, return_inverse=True)
+    blocks: list[tuple[float, int, int]] = []  # mean, weight, number of places
+    for place in range(len(places)):
+        values = y[where == place]
+        blocks.append((float(values.mean()), len(values), 1))
+        while len(blocks) > 1 and blocks[-1][0] > blocks[-2][0]:
+            (mean, weight, count), (before, more, places_before) = blocks.pop(), blocks.pop()
+            pooled = (mean * weight + before * more) / (weight + more)
+            blocks.append((pooled, weight + more, count + places_before))
+    levels: Floats = np.repeat([block[0] for block in blocks], [block[2] for block in blocks])
+    return levels[where]
+
+
+def explained(y: Floats, fitted: Floats) -> float | None:
+    """Returns R^2, the share of the variance of y that a fit explains; None if y is constant."""
+    spread = float(((y - y.mean()) ** 2).sum())
+    return 1 - float(((y - fitted) ** 2).sum()) / spread if spread > 0 else None
+
+
+def slot_families(systems: Sequence[System]) -> dict[str, list[System]]:
+    """Groups systems that differ in their memory slots alone; groups without any are left out."""
+    families: dict[str, list[System]] = {}
+    for system in systems:
+        if role(system) != "constant" and "model.memory_slots" in system.config:
+            rest = {k: v for k, v in system.config.items() if k != "model.memory_slots"}
+            key = repr((system.model_name, sorted(rest.items(), key=lambda item: item[0])))
+            families.setdefault(key, []).append(system)
+    kept = [sorted(f, key=_slots) for f in families.values() if any(s.memory_slots for s in f)]
+    names = [family[0].model_name for family in kept]
+    return {
+        name if names.count(name) == 1 else f"{name}, {_sizes(family[0])}": family
+        for name, family in zip(names, kept, strict=True)
+    }
+
+
+def slot_results(
+    scores: SplitScores, systems: Sequence[System], bits: Sequence[float] | None
+) -> dict[str, Any] | None:
+    """Places every system and length range on axes of words and bits per vector.
+
+    Args:
+        scores: Of the main split.
+        systems: All systems.
+        bits: Information of each sentence, where the corpus knows it.
+
+    Returns:
+        The points of each family of slot counts and of one constant vector, and how well one
+        curve fits them; None where no system has memory slots.
+    """
+    families = slot_families(systems)
+    if not families:
+        return None
+    information = None if bits is None else np.array(bits, dtype=np.float64)
+    points = [
+        point | {"family": name}
+        for name, family in families.items()
+        for system in family
+        for point in _points(scores, system, information)
+    ]
+    final_states = [
+        point | {"family": system.label}
+        for system in systems
+        if role(system) == "constant"
+        for point in _points(scores, system, information)
+    ]
+    groups = {name: [p for p in points if p["family"] == name] for name in families}
+    if len(groups) > 1:
+        groups["all of them"] = points
+    return {
+        "families": {n: [s.label for s in family] for n, family in families.items()},
+        "points": points,
+        "final_state": final_states,
+        "fits": [_fits(name, group) for name, group in groups.items()],
+    }
+
+
+def _points(scores: SplitScores, system: System, bits: Floats | None) -> list[dict[str, Any]]:
+    slots = 1 if role(system) == "constant" else system.memory_slots
+    words = np.maximum(1, scores.lengths)
+    vectors = words if slots is None else np.minimum(slots, words)
+    return [
+        {
+            "system": system.label,
+            "slots": slots,
+            "range": each.label,
+            "num_sentences": len(each.members),
+            "length": float(words[each.members].mean()),
+            "words_per_vector": float((words / vectors)[each.members].mean()),
+            "bits_per_vector": None
+            if bits is None
+            else float((bits / vectors)[each.members].mean()),
+            "bleu": measured_entry(scores.bleu(system.label, each.members)),
+        }
+        for each in scores.ranges
+    ]
+
+
+def _fits(name: str, points: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    y = np.array([point["bleu"]["value"] for point in points])
+
+    def one_curve(key: str) -> float | None:
+        if any(point[key] is None for point in points):
+            return None
+        return explained(y, isotonic_fit(np.array([p[key] for p in points]), y))
+
+    separate = np.empty_like(y)
+    for label in dict.fromkeys(point["system"] for point in points):
+        places = [i for i, point in enumerate(points) if point["system"] == label]
+        x = np.array([points[i]["length"] for i in places])
+        separate[places] = isotonic_fit(x, y[places])
+    return {
+        "family": name,
+        "num_points": len(points),
+        "r2_words_per_vector": one_curve("words_per_vector"),
+        "r2_bits_per_vector": one_curve("bits_per_vector"),
+        "r2_length": one_curve("length"),
+        "r2_separate": explained(y, separate),
+    }
+
+
+def _slots(system: System) -> float:
+    return float("inf") if system.memory_slots is None else system.memory_slots
+
+
+def _sizes(system: System) -> str:
+    keys = ("model.width", "model.encoder_hidden", "trainer.max_steps")
+    parts = [f"{key.split('.')[-1]}={system.config[key]}" for key in keys if key in system.config]
+    return ", ".join(parts)

@@ -1,0 +1,231 @@
+"""Everything a comparison shows, as one plain dict: what `results.json` holds.
+
+Figures and report are drawn from this dict alone, so that the committed numbers redraw them.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nmt.evaluation.bootstrap import BOOTSTRAP_SEED, COVERAGE, NUM_RESAMPLES
+from nmt.evaluation.capacity import slot_results
+from nmt.evaluation.contrasts import differences, paired_tests, role
+from nmt.evaluation.probe_results import (
+    Probes,
+    alignment_results,
+    attention_results,
+    bits_results,
+    corpus_bits,
+    flops_per_token,
+    joined_results,
+    nll_results,
+    range_entry,
+    read_probes,
+    train_results,
+)
+from nmt.evaluation.split_scores import SplitScores, score_sentences
+from nmt.evaluation.systems import (
+    System,
+    budget_warnings,
+    check_comparable,
+    find_runs,
+    group_systems,
+    mean_metric,
+)
+
+VERSION = 1
+
+
+def compare(paths: Sequence[Path], *, split: str = "test") -> dict[str, Any]:
+    """Compares the runs in some folders on a split.
+
+    Args:
+        paths: Run folders, or folders that hold some.
+        split: The split to compare on. Where all runs have `<split>_long` as well, it is measured
+            by itself and never mixed with it.
+
+    Raises:
+        ValueError: if the runs cannot be compared (`check_comparable`), or files are damaged.
+    """
+    runs = find_runs(paths)
+    check_comparable(runs, [split])
+    long = f"{split}_long"
+    splits = [split, long] if all(long in run.run.splits for run in runs) else [split]
+    check_comparable(runs, splits)
+    systems = group_systems(runs)
+    probes = read_probes(systems)
+    facts = systems[0].metrics
+    target_lang = facts["target_lang"]
+    scores = {
+        name: score_sentences(
+            {s.label: [run.run.splits[name] for run in s.runs] for s in systems},
+            target_lang=target_lang,
+        )
+        for name in splits
+    }
+    shown = shown_systems(systems)
+    results = {
+        "version": VERSION,
+        "split": split,
+        "task": _task(systems),
+        "signatures": {
+            "BLEU": facts[split]["signature"],
+            "chrF": facts[split]["chrf_signature"],
+        },
+        "bootstrap": {
+            "seed": BOOTSTRAP_SEED,
+            "resamples": NUM_RESAMPLES,
+            "coverage": COVERAGE,
+            "documents": getattr(scores[split].texts[0], "document", None) is not None,
+        },
+        "warnings": [*budget_warnings(systems), *probes.notes],
+        "systems": [_system(system, probes, is_shown=system in shown) for system in systems],
+        "splits": {name: _split(found, facts[name]) for name, found in scores.items()},
+        **_contrasts(scores[split], shown, facts),
+        **_probed(scores[split], systems, probes, split),
+        "example": _example(scores[split], shown, facts["longest_train_source_words"]),
+    }
+    return plain(results)
+
+
+def plain(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what reading `results.json` gives: floats of six digits, no tuples."""
+    return dict(json.loads(json.dumps(_rounded(results), allow_nan=False)))
+
+
+def shown_systems(systems: Sequence[System]) -> list[System]:
+    """Returns the systems for the figures of models: those without memory slots, if any."""
+    return [system for system in systems if system.memory_slots is None] or list(systems)
+
+
+def write_results(path: Path, results: Mapping[str, Any]) -> Path:
+    """Writes `results.json` and returns its path."""
+    text = json.dumps(results, ensure_ascii=False, indent=1, sort_keys=False)
+    path.write_text(text + "\n", encoding="utf-8", newline="\n")
+    return path
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """Reads `results.json`.
+
+    Raises:
+        ValueError: if it is missing, damaged, or of another version.
+    """
+    try:
+        results = dict(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ValueError(
+            f"{path} cannot be read: {error.strerror}; name a results.json."
+        ) from error
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error}); compare the runs again.") from error
+    if results.get("version") != VERSION:
+        raise ValueError(
+            f"{path} has version {results.get('version')!r}, not {VERSION}; name a results.json "
+            "that this program wrote or compare the runs again."
+        )
+    return results
+
+
+def _contrasts(
+    scores: SplitScores, systems: Sequence[System], facts: Mapping[str, Any]
+) -> dict[str, Any]:
+    if len(systems) < 2:
+        return {"differences": [], "tests": None}
+    return {
+        "differences": differences(scores, systems, facts["longest_train_source_words"]),
+        "tests": paired_tests(scores, systems, target_lang=facts["target_lang"]),
+    }
+
+
+def _probed(
+    scores: SplitScores, systems: Sequence[System], probes: Probes, split: str
+) -> dict[str, Any]:
+    target_lang = systems[0].metrics["target_lang"]
+    bits = corpus_bits(probes, split, len(scores.lengths))
+    labels = [system.label for system in shown_systems(systems)]
+    return {
+        "joined": joined_results(probes, target_lang=target_lang),
+        "train": train_results(probes, target_lang=target_lang),
+        "slots": slot_results(scores, systems, bits),
+        "nll": nll_results(probes, split),
+        "bits": bits_results(scores, labels, bits),
+        "alignment": alignment_results(probes),
+        "attention": attention_results(probes, split),
+    }
+
+
+def _task(systems: Sequence[System]) -> dict[str, Any]:
+    facts = systems[0].metrics
+    longest = {run.run.metrics["longest_train_source_words"] for s in systems for run in s.runs}
+    return {
+        "data": systems[0].config.get("data.name"),
+        "source_lang": facts["source_lang"],
+        "target_lang": facts["target_lang"],
+        "unit": facts["length_unit"],
+        "longest_train": max(longest),
+    }
+
+
+def _system(system: System, probes: Probes, *, is_shown: bool) -> dict[str, Any]:
+    parameters = system.metrics.get("num_parameters") or {}
+    total, embedding = parameters.get("total"), parameters.get("embedding")
+    return {
+        "label": system.label,
+        "model_name": system.model_name,
+        "role": role(system),
+        "memory_slots": system.memory_slots,
+        "shown": is_shown,
+        "seeds": [run.seed for run in system.runs],
+        "runs": [run.directory.name for run in system.runs],
+        "embedding_parameters": embedding,
+        "other_parameters": None if total is None else total - embedding,
+        "updates": mean_metric(system, "updates"),
+        "target_tokens": mean_metric(system, "target_tokens_seen"),
+        "seconds": mean_metric(system, "seconds"),
+        "flops_per_target_token": flops_per_token(probes, system.label),
+        "device": system.metrics.get("device"),
+        "config": dict(system.config),
+    }
+
+
+def _split(scores: SplitScores, entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "num_sentences": len(scores.lengths),
+        "sha256": entry["sha256"],
+        "systems": {
+            label: {
+                "overall": scores.summary(label, scores.everything),
+                "buckets": [range_entry(scores, label, each) for each in scores.ranges],
+            }
+            for label in scores.sentences
+        },
+    }
+
+
+def _example(
+    scores: SplitScores, systems: Sequence[System], longest_train: int | None
+) -> dict[str, Any]:
+    """Picks the longest input within the lengths of training (of several, the first)."""
+    lengths = scores.lengths
+    within = [i for i, length in enumerate(lengths) if length <= (longest_train or length)]
+    place = max(within or range(len(lengths)), key=lambda index: (lengths[index], -index))
+    chosen = scores.texts[place]
+    return {
+        "index": chosen.index,
+        "source_words": chosen.source_words,
+        "source": chosen.source,
+        "reference": chosen.reference,
+        "hypotheses": {s.label: scores.sentences[s.label][0][place].hypothesis for s in systems},
+    }
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, Mapping):
+        return {key: _rounded(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(entry) for entry in value]
+    return value

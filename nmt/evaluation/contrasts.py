@@ -1,0 +1,174 @@
+"""Two systems against each other: differences by length, paired tests, a regression on length."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from nmt.evaluation.bootstrap import interval
+from nmt.evaluation.significance import NUM_TRIALS, holm, paired_test
+from nmt.evaluation.split_scores import (
+    LengthRange,
+    Members,
+    SplitScores,
+    interval_entry,
+)
+from nmt.evaluation.sufficient_statistics import chrf_of
+from nmt.evaluation.systems import System, mean_metric
+
+# The protocol's bucket of long inputs; where training did not reach it, the longest that it did.
+LONG_RANGE = (41, 50)
+
+
+def role(system: System) -> str:
+    """Says which side of the minimal pair a system is: "constant", "attended", or neither: ""."""
+    if system.memory_slots is not None:
+        return ""
+    attention = system.config.get("model.attention")
+    by_name = {"rnn": "constant", "bahdanau": "attended"}.get(system.model_name, "")
+    return {"none": "constant", "additive": "attended"}.get(str(attention), by_name)
+
+
+def baseline_of(systems: Sequence[System]) -> System:
+    """Returns the first system with one constant context, or the first of all."""
+    return next((system for system in systems if role(system) == "constant"), systems[0])
+
+
+def primary_pair(systems: Sequence[System]) -> tuple[System, System] | None:
+    """Returns (constant context, attention), the first two trained with as many updates."""
+    for constant in systems:
+        for attended in systems:
+            if (role(constant), role(attended)) == ("constant", "attended") and mean_metric(
+                constant, "updates"
+            ) == mean_metric(attended, "updates"):
+                return constant, attended
+    return None
+
+
+def compared_ranges(
+    ranges: Sequence[LengthRange], longest_train: int | None
+) -> tuple[LengthRange, LengthRange] | None:
+    """Returns the short and the long range to contrast; None where there is only one.
+
+    The short one is the first. The long one is 41-50, or the longest below it that lies within
+    the lengths of training, or the last if none does.
+    """
+    within = [r for r in ranges if r.high is not None and r.high <= (longest_train or r.high)]
+    within = [r for r in within if r.low <= LONG_RANGE[0]] or list(ranges)
+    return (ranges[0], within[-1]) if within[-1].low > ranges[0].low else None
+
+
+def differences(
+    scores: SplitScores, systems: Sequence[System], longest_train: int | None
+) -> list[dict[str, Any]]:
+    """Contrasts every pair on short and long inputs; the primary pair comes first."""
+    primary = primary_pair(systems)
+    pairs = [primary] if primary else []
+    labels = [(a.label, b.label) for a, b in pairs]
+    for a, b in combinations(systems, 2):
+        if (a.label, b.label) not in labels and (b.label, a.label) not in labels:
+            pairs.append((b, a) if role(b) == "constant" and role(a) != "constant" else (a, b))
+    ranges = compared_ranges(scores.ranges, longest_train)
+    return [
+        {
+            "baseline": baseline.label,
+            "system": system.label,
+            "primary": (baseline, system) == primary,
+            "overall": _gap(scores, baseline.label, system.label, scores.everything),
+            **(_contrast(scores, baseline.label, system.label, ranges) if ranges else {}),
+            "regression": _regression(scores, baseline.label, system.label),
+        }
+        for baseline, system in pairs
+    ]
+
+
+def paired_tests(
+    scores: SplitScores, systems: Sequence[System], *, target_lang: str
+) -> dict[str, Any]:
+    """Tests every system against the baseline, on the split and each range, Holm-corrected.
+
+    One seed each, the lowest that both have: the test exchanges translations of a sentence, so
+    each sentence may come once only. What seeds change is for the bootstrap to say.
+    """
+    baseline = baseline_of(systems)
+    parts = [("all", scores.everything), *((r.label, r.members) for r in scores.ranges)]
+    tests = [
+        _test(scores, (baseline, system), members, target_lang=target_lang)
+        | {"system": system.label, "range": label}
+        for system in systems
+        if system is not baseline
+        for label, members in parts
+    ]
+    corrected = holm([test["p_value"] for test in tests])
+    return {
+        "baseline": baseline.label,
+        "num_trials": NUM_TRIALS,
+        "results": [{**test, "p_holm": p} for test, p in zip(tests, corrected, strict=True)],
+    }
+
+
+def _gap(scores: SplitScores, baseline: str, system: str, members: Members) -> dict[str, Any]:
+    first, second = scores.bleu(baseline, members), scores.bleu(system, members)
+    return interval_entry(
+        interval(second.value - first.value, second.replicates - first.replicates)
+    )
+
+
+def _contrast(
+    scores: SplitScores, baseline: str, system: str, ranges: tuple[LengthRange, LengthRange]
+) -> dict[str, Any]:
+    short, long = ranges
+    value, replicates = 0.0, np.zeros(len(scores.resamples.weights))
+    for sign, label, members in (
+        (1, system, long.members),
+        (-1, baseline, long.members),
+        (-1, system, short.members),
+        (1, baseline, short.members),
+    ):
+        measured = scores.bleu(label, members)
+        value += sign * measured.value
+        replicates += sign * measured.replicates
+    return {
+        "short": {"range": short.label, **_gap(scores, baseline, system, short.members)},
+        "long": {"range": long.label, **_gap(scores, baseline, system, long.members)},
+        "difference_of_differences": interval_entry(interval(value, replicates)),
+    }
+
+
+def _regression(scores: SplitScores, baseline: str, system: str) -> dict[str, Any]:
+    """Fits sentence chrF = a + b length/10 + c system + d length/10 system, by least squares."""
+    tens = scores.lengths / 10
+    means = [chrf_of(scores.chrf_counts[label]).mean(0) for label in (baseline, system)]
+    is_system = np.repeat([0.0, 1.0], len(tens))
+    both = np.tile(tens, 2)
+    design = np.stack([np.ones_like(both), both, is_system, both * is_system], axis=1)
+    coefficients = np.linalg.lstsq(design, np.concatenate(means), rcond=None)[0].tolist()
+    slopes = [scores.chrf_slope(label) for label in (baseline, system)]
+    interaction = interval(coefficients[3], slopes[1].replicates - slopes[0].replicates)
+    names = ("intercept", "length_per_10", "system")
+    return {
+        **dict(zip(names, coefficients, strict=False)),
+        "interaction": interval_entry(interaction),
+    }
+
+
+def _test(
+    scores: SplitScores, pair: tuple[System, System], members: Members, *, target_lang: str
+) -> dict[str, Any]:
+    seeds = [[run.seed for run in system.runs] for system in pair]
+    common = sorted(set(seeds[0]) & set(seeds[1]))
+    places = [known.index(common[0]) if common else 0 for known in seeds]
+    rows = [
+        scores.sentences[system.label][place] for system, place in zip(pair, places, strict=True)
+    ]
+    ours, theirs = ([side[index].hypothesis for index in members] for side in rows)
+    references = [rows[0][index].reference for index in members]
+    result = paired_test(ours, theirs, references, target_lang=target_lang)
+    return {
+        "seeds": [known[place] for known, place in zip(seeds, places, strict=True)],
+        "num_sentences": len(members),
+        "baseline_bleu": result.baseline_bleu,
+        "bleu": result.bleu,
+        "p_value": result.p_value,
+    }
