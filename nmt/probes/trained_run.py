@@ -1,0 +1,82 @@
+"""A finished run as the probes need it: its best model, its corpus, and a few shorthands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from datasets import Dataset
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from nmt.data.columns import pairs
+from nmt.data.datamodule import TranslationDataModule
+from nmt.data.length_unit import count_units, default_unit
+from nmt.translator import Translator
+
+CHECKPOINT = Path("checkpoints", "best.ckpt")
+HEADLINE_SPLIT = "test"
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A run whose training has ended.
+
+    Attributes:
+        translator: The best checkpoint, with the search of the run.
+        data: The corpus of the run.
+        batch_tokens: Most tokens of a side in a batch.
+    """
+
+    translator: Translator
+    data: TranslationDataModule
+    batch_tokens: int
+
+    def translate(self, sources: Sequence[str]) -> list[str]:
+        """Returns the best translation of each source."""
+        found = self.translator.translate(sources, batch_tokens=self.batch_tokens)
+        return [translation.text for translation in found]
+
+    def length(self, source: str) -> int:
+        """Returns the length of a source in the unit of the corpus."""
+        return count_units(source, self.data.length_unit)
+
+    def pairs(self, split: str) -> list[tuple[str, str]]:
+        """Returns source and target of every pair of a split."""
+        return list(pairs(self.data.split(split)))
+
+    def join_sources(self, sources: Sequence[str]) -> str:
+        """Returns several sources as one: with a space between, but not in Chinese or Japanese."""
+        return _join(sources, self.data.corpus.source_lang)
+
+    def join_targets(self, targets: Sequence[str]) -> str:
+        """Returns several targets, or translations, as one."""
+        return _join(targets, self.data.corpus.target_lang)
+
+
+def load_run(directory: Path, *, device: str) -> TrainedRun:
+    """Loads the best checkpoint of a run and what its config says about the corpus.
+
+    Raises:
+        ValueError: The folder lacks its config or checkpoint, or they cannot be used.
+    """
+    path = directory / "config.yaml"
+    if not path.is_file():
+        raise ValueError(f"{directory} has no config.yaml: name the folder of a finished run.")
+    config = OmegaConf.load(path)
+    assert isinstance(config, DictConfig)
+    return TrainedRun(
+        translator=Translator.from_checkpoint(directory / CHECKPOINT, device=device),
+        data=instantiate(config.data),
+        batch_tokens=config.data.eval_token_budget,
+    )
+
+
+def has_column(dataset: Dataset, name: str) -> bool:
+    """Says whether a split has this column; only the grammar knows bits and gold links."""
+    return name in dataset.column_names
+
+
+def _join(sentences: Sequence[str], language: str) -> str:
+    return ("" if default_unit(language) == "character" else " ").join(sentences)

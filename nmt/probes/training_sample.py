@@ -1,0 +1,60 @@
+"""Translations of training inputs: a model that fails on these too is not held up by the new."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from nmt.evaluation.length import DEFAULT_EDGES
+from nmt.evaluation.run_results import TranslatedSentence
+from nmt.probes.trained_run import TrainedRun
+
+PAIRS_PER_BUCKET = 100
+_SEED = 1
+
+
+def probe_training(run: TrainedRun) -> list[TranslatedSentence]:
+    """Translates up to 100 training inputs of each range of lengths, drawn with a fixed seed.
+
+    The inputs are those of the first epoch, joined where the run joins pairs; `index` is the
+    number of the pair, of the first where several are joined. Runs on the same data (and, where
+    they join pairs, with the same seed) get the same inputs.
+    """
+    pairs = run.pairs("train")
+    inputs = _first_epoch(run)
+    sources = [run.join_sources([pairs[index][0] for index in group]) for group in inputs]
+    lengths = [run.length(source) for source in sources]
+    chosen = sample_by_length(lengths)
+    found = run.translator.translate([sources[i] for i in chosen], batch_tokens=run.batch_tokens)
+    return [
+        TranslatedSentence(
+            index=inputs[i][0],
+            source=sources[i],
+            reference=run.join_targets([pairs[index][1] for index in inputs[i]]),
+            hypothesis=translation.text,
+            score=translation.score,
+            source_words=lengths[i],
+        )
+        for i, translation in zip(chosen, found, strict=True)
+    ]
+
+
+def sample_by_length(lengths: Sequence[int]) -> list[int]:
+    """Returns the numbers of up to 100 inputs of each range of lengths, ascending."""
+    buckets: list[list[int]] = [[] for _ in range(len(DEFAULT_EDGES) + 1)]
+    for index, length in enumerate(lengths):
+        buckets[bisect_left(DEFAULT_EDGES, length)].append(index)
+    draw = random.Random(_SEED)
+    return sorted(
+        index
+        for bucket in buckets
+        for index in draw.sample(bucket, min(PAIRS_PER_BUCKET, len(bucket)))
+    )
+
+
+def _first_epoch(run: TrainedRun) -> list[list[int]]:
+    """Returns the pairs of every training input of the first epoch, sorted."""
+    batches = run.data.train_dataloader().sampler
+    rows = (row for batch in batches for row in batch)
+    return sorted([row] if isinstance(row, int) else list(row) for row in rows)
