@@ -1,0 +1,1 @@
+"""An English-German corpus made of the documentation in Debian and Ubuntu packages."""
