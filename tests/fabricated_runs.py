@@ -39,9 +39,7 @@ def translations(pairs, error_rate, seed):
         words = reference.split()
         rate = error_rate(len(words))
         words = [rng.choice(GERMAN) if rng.random() < rate else word for word in words]
-        rows.append(
-            TranslatedSentence(index, source, reference, " ".join(words), -0.5, len(words))
-        )
+        rows.append(TranslatedSentence(index, source, reference, " ".join(words), -0.5, len(words)))
     return rows
 
 

@@ -121,10 +121,15 @@ def _points(scores: SplitScores, system: System, bits: Floats | None) -> list[di
 def _fits(name: str, points: Sequence[dict[str, Any]]) -> dict[str, Any]:
     y = np.array([point["bleu"]["value"] for point in points])
 
-    def one_curve(key: str) -> float | None:
+    curves: dict[str, list[tuple[float, float]]] = {}
+    r2: dict[str, float | None] = {}
+    for key in ("words_per_vector", "bits_per_vector", "length"):
         if any(point[key] is None for point in points):
-            return None
-        return explained(y, isotonic_fit(np.array([p[key] for p in points]), y))
+            continue
+        x = np.array([point[key] for point in points])
+        fitted = isotonic_fit(x, y)
+        curves[key] = sorted({(float(a), float(b)) for a, b in zip(x, fitted, strict=True)})
+        r2[key] = explained(y, fitted)
 
     separate = np.empty_like(y)
     for label in dict.fromkeys(point["system"] for point in points):
@@ -134,9 +139,8 @@ def _fits(name: str, points: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "family": name,
         "num_points": len(points),
-        "r2_words_per_vector": one_curve("words_per_vector"),
-        "r2_bits_per_vector": one_curve("bits_per_vector"),
-        "r2_length": one_curve("length"),
+        **{f"r2_{key}": value for key, value in r2.items()},
+        "curves": curves,
         "r2_separate": explained(y, separate),
     }
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from nmt.evaluation.bootstrap import BOOTSTRAP_SEED, COVERAGE, NUM_RESAMPLES
 from nmt.evaluation.capacity import slot_results
-from nmt.evaluation.contrasts import differences, paired_tests, role
+from nmt.evaluation.contrasts import differences, falls, paired_tests, role
 from nmt.evaluation.probe_results import (
     Probes,
     alignment_results,
@@ -82,6 +82,7 @@ def compare(paths: Sequence[Path], *, split: str = "test") -> dict[str, Any]:
         "warnings": [*budget_warnings(systems), *probes.notes],
         "systems": [_system(system, probes, is_shown=system in shown) for system in systems],
         "splits": {name: _split(found, facts[name]) for name, found in scores.items()},
+        "falls": falls(scores[split], systems, facts["longest_train_source_words"]),
         **_contrasts(scores[split], shown, facts),
         **_probed(scores[split], systems, probes, split),
         "example": _example(scores[split], shown, facts["longest_train_source_words"]),

@@ -83,6 +83,25 @@ def differences(
     ]
 
 
+def falls(
+    scores: SplitScores, systems: Sequence[System], longest_train: int | None
+) -> dict[str, Any]:
+    """Returns BLEU on long inputs minus BLEU on short ones of each system."""
+    ranges = compared_ranges(scores.ranges, longest_train)
+    if ranges is None:
+        return {}
+    found = {}
+    for system in systems:
+        short, long = (scores.bleu(system.label, each.members) for each in ranges)
+        change = interval(long.value - short.value, long.replicates - short.replicates)
+        found[system.label] = {
+            "short_range": ranges[0].label,
+            "long_range": ranges[1].label,
+            **interval_entry(change),
+        }
+    return found
+
+
 def paired_tests(
     scores: SplitScores, systems: Sequence[System], *, target_lang: str
 ) -> dict[str, Any]:

@@ -4,16 +4,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from nmt.evaluation.length import Bucket
-
-# Okabe and Ito's palette, told apart by colour-blind readers; markers tell curves apart in grey.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_MARKERS = "osD^vPX"
-_INK, _GREY, _SHADE = "#222222", "#666666", "#EFEFEF"
+from nmt.evaluation.plots_style import (
+    COLOURS,
+    GREY,
+    INK,
+    MARKERS,
+    SHADE,
+    new_figure,
+    score_top,
+    tidy,
+)
 
 
 def plot_bleu_by_length(
@@ -54,16 +57,15 @@ def draw_bleu_by_length(
     """
     ranges = _shown_ranges(curves)
     shown = {name: buckets[ranges.start : ranges.stop] for name, buckets in curves.items()}
-    engine = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08)
-    figure = Figure(figsize=(7.2, 4.4), layout=engine)
-    FigureCanvasAgg(figure)
-    if title:
-        figure.suptitle(title, x=0.015, ha="left", fontsize=12, color=_INK)
+    figure = new_figure(7.2, 4.4, title=title)
     axes = figure.add_subplot()
     _draw_curves(axes, shown)
-    _label_axes(axes, shown, unit)
+    label_ranges(axes, shown, unit)
+    best = max(bucket.bleu or 0 for buckets in shown.values() for bucket in buckets)
+    axes.set_ylim(0, score_top(best))
+    axes.set_ylabel("BLEU", color=INK)
     if longest_train is not None:
-        _shade_beyond(axes, next(iter(shown.values())), longest_train, unit)
+        shade_beyond(axes, next(iter(shown.values())), longest_train, unit)
     if len(curves) > 1:
         figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     return figure
@@ -88,8 +90,8 @@ def _draw_curves(axes: Axes, curves: Mapping[str, Sequence[Bucket]]) -> None:
             range(len(buckets)),
             [float("nan") if bucket.bleu is None else bucket.bleu for bucket in buckets],
             label=name,
-            color=_COLOURS[index % len(_COLOURS)],
-            marker=_MARKERS[index % len(_MARKERS)],
+            color=COLOURS[index % len(COLOURS)],
+            marker=MARKERS[index % len(MARKERS)],
             linewidth=2,
             markersize=6,
             markeredgecolor="white",
@@ -98,20 +100,14 @@ def _draw_curves(axes: Axes, curves: Mapping[str, Sequence[Bucket]]) -> None:
         )
 
 
-def _label_axes(axes: Axes, curves: Mapping[str, Sequence[Bucket]], unit: str) -> None:
+def label_ranges(axes: Axes, curves: Mapping[str, Sequence[Bucket]], unit: str) -> None:
+    """Writes the length ranges and their numbers of sentences below the axes."""
     columns = list(zip(*curves.values(), strict=True))
     ticks = [f"{column[0].label.replace('-', '–')}\n{_counts(column)}" for column in columns]
     axes.set_xticks(range(len(columns)), ticks, fontsize=8.5)
     axes.set_xlim(-0.5, len(columns) - 0.5)
-    axes.set_xlabel(f"source length ({unit}s); n: sentences", color=_INK)
-    best = max(bucket.bleu or 0 for column in columns for bucket in column)
-    axes.set_ylim(0, next(top for top in (10, 20, 30, 40, 50, 60, 80, 102) if best < top))
-    axes.set_ylabel("BLEU", color=_INK)
-    axes.grid(axis="y", color="#DDDDDD", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(_GREY)
-    axes.tick_params(colors=_INK, length=0)
+    axes.set_xlabel(f"source length ({unit}s); n: sentences", color=INK)
+    tidy(axes)
 
 
 def _counts(column: Sequence[Bucket]) -> str:
@@ -122,14 +118,25 @@ def _counts(column: Sequence[Bucket]) -> str:
     )
 
 
-def _shade_beyond(axes: Axes, buckets: Sequence[Bucket], longest_train: int, unit: str) -> None:
+def shade_beyond(
+    axes: Axes, buckets: Sequence[Bucket], longest_train: int, unit: str, *, prefix: str = ""
+) -> None:
+    """Shades the lengths that training never saw, from a line at the longest one on.
+
+    Args:
+        axes: Where range i of `buckets` covers i - 0.5 to i + 0.5.
+        buckets: The ranges shown.
+        longest_train: Length of the longest source in the training data.
+        unit: What lengths count.
+        prefix: Put before the label of the shade.
+    """
     start, end = _position(buckets, longest_train), len(buckets) - 0.5
     if start >= end:
         return
-    axes.axvspan(start, end, color=_SHADE, linewidth=0, zorder=0)
-    axes.axvline(start, color=_GREY, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
+    axes.axvspan(start, end, color=SHADE, linewidth=0, zorder=0)
+    axes.axvline(start, color=GREY, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
     axes.annotate(
-        f"longer than any training input (over {longest_train} {unit}s)",
+        f"{prefix}longer than any training input (over {longest_train} {unit}s)",
         xy=(1, 1),
         xytext=(0, 4),
         xycoords="axes fraction",
@@ -137,7 +144,7 @@ def _shade_beyond(axes: Axes, buckets: Sequence[Bucket], longest_train: int, uni
         ha="right",
         va="bottom",
         fontsize=8.5,
-        color=_GREY,
+        color=GREY,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nmt.evaluation.contrasts import role
 from nmt.evaluation.run_results import TranslatedSentence
 from nmt.evaluation.split_scores import LengthRange, SplitScores, measured_entry, score_sentences
 from nmt.evaluation.systems import System
@@ -43,16 +44,21 @@ def read_probes(systems: Sequence[System]) -> Probes:
         ValueError: if a file is damaged.
     """
     values = {s.label: [_read_values(run.directory) for run in s.runs] for s in systems}
+    expected = [s.label for s in systems if s.memory_slots is None]
+    attending = [s.label for s in systems if s.memory_slots is None and role(s) != "constant"]
     joined = {s.label: [_read_rows(run.directory, "joined") for run in s.runs] for s in systems}
     train = {s.label: [_read_rows(run.directory, "train") for run in s.runs] for s in systems}
-    notes = [_partial("joined inputs", joined), _partial("training sentences", train)]
-    for key, name in (
-        ("nll", "likelihood by position"),
-        ("alignment", "alignment"),
-        ("attention", "attention weights"),
+    notes = [
+        _partial("joined inputs", joined, expected),
+        _partial("training sentences", train, expected),
+    ]
+    for key, name, labels in (
+        ("nll", "likelihood by position", expected),
+        ("alignment", "alignment", attending),
+        ("attention", "attention weights", attending),
     ):
         rows = {label: [found.get(key) for found in runs] for label, runs in values.items()}
-        notes.append(_partial(name, rows))
+        notes.append(_partial(name, rows, labels))
     sentences = {
         label: [[TranslatedSentence(**row) for row in rows] for rows in runs]
         for label, runs in _complete(train).items()
@@ -265,8 +271,9 @@ def _complete(rows: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
     return {label: list(runs) for label, runs in rows.items() if all(runs)}
 
 
-def _partial(name: str, rows: Mapping[str, Sequence[Any]]) -> str:
-    missing = [label for label, runs in rows.items() if not all(runs)]
+def _partial(name: str, rows: Mapping[str, Sequence[Any]], expected: Sequence[str]) -> str:
+    """Names the systems that should have a probe and lack it, if any run has it at all."""
+    missing = [label for label in expected if not all(rows[label])]
     if not missing or not any(run for runs in rows.values() for run in runs):
         return ""
     return f"The probe of {name} is missing in some runs of: {'; '.join(missing)}."

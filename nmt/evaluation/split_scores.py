@@ -1,8 +1,9 @@
 """The translations of one split under several systems, ready to be scored on any resample."""
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -70,19 +71,27 @@ class SplitScores:
 
     Attributes:
         sentences: The sentences by the label of a system, then by seed.
-        bleu_counts: (seeds, n, 10) of `bleu_statistics` by label.
-        chrf_counts: (seeds, n, 18) of `chrf_statistics` by label.
         lengths: (n,) source lengths.
         ranges: The length ranges that hold sentences.
         resamples: The same for every system.
+        target_lang: Language code that decides BLEU's tokenizer.
     """
 
     sentences: Mapping[str, Sequence[Sequence[TranslatedSentence]]]
-    bleu_counts: Mapping[str, Floats]
-    chrf_counts: Mapping[str, Floats]
     lengths: NDArray[np.int64]
     ranges: Sequence[LengthRange]
     resamples: Resamples
+    target_lang: str
+
+    @cached_property
+    def bleu_counts(self) -> Mapping[str, Floats]:
+        """(seeds, n, 10) of `bleu_statistics` by label."""
+        return self._count(partial(bleu_statistics, target_lang=self.target_lang))
+
+    @cached_property
+    def chrf_counts(self) -> Mapping[str, Floats]:
+        """(seeds, n, 18) of `chrf_statistics` by label."""
+        return self._count(chrf_statistics)
 
     @property
     def everything(self) -> Members:
@@ -112,6 +121,15 @@ class SplitScores:
             by_seed=np.array([_slopes(np.ones((1, len(tens))), tens, rows)[0] for rows in scores]),
             replicates=average_over_seeds(slopes, self.resamples),
         )
+
+    def _count(self, count: Callable[[list[str], list[str]], Floats]) -> dict[str, Floats]:
+        runs = [(label, rows) for label, runs in self.sentences.items() for rows in runs]
+        counts = count(
+            [row.hypothesis for _, rows in runs for row in rows],
+            [row.reference for _, rows in runs for row in rows],
+        ).reshape(len(runs), len(self.lengths), -1)
+        labels = np.array([label for label, _ in runs])
+        return {label: counts[labels == label] for label in self.sentences}
 
     def _measure(self, counts: Floats, members: Members, score: Scorer) -> Measured:
         return Measured(
@@ -151,23 +169,10 @@ def score_sentences(
     """
     first = next(iter(sentences.values()))[0]
     lengths = np.array([sentence.source_words for sentence in first])
-    references = [sentence.reference for sentence in first]
-    hypotheses = {
-        label: [[row.hypothesis for row in rows] for rows in runs]
-        for label, runs in sentences.items()
-    }
     ranges = length_ranges(lengths)
     documents = [getattr(sentence, "document", None) for sentence in first]
     return SplitScores(
         sentences=sentences,
-        bleu_counts={
-            label: np.stack([bleu_statistics(h, references, target_lang=target_lang) for h in runs])
-            for label, runs in hypotheses.items()
-        },
-        chrf_counts={
-            label: np.stack([chrf_statistics(h, references) for h in runs])
-            for label, runs in hypotheses.items()
-        },
         lengths=lengths,
         ranges=ranges,
         resamples=draw_resamples(
@@ -175,6 +180,7 @@ def score_sentences(
             num_seeds=max(len(runs) for runs in sentences.values()),
             documents=None if None in documents else [str(name) for name in documents],
         ),
+        target_lang=target_lang,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
@@ -35,7 +36,7 @@ def bleu_statistics(
         n-grams, then those of the hypothesis.
     """
     metric = BLEU(tokenize=bleu_tokenizer(target_lang), effective_order=True, force=True)
-    return np.array(metric._extract_corpus_statistics(hypotheses, [references]), dtype=np.float64)
+    return _count(metric, hypotheses, references)
 
 
 def chrf_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Floats:
@@ -44,7 +45,7 @@ def chrf_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Flo
     Returns:
         (n, 18): for orders 1 to 6 the character n-grams of hypothesis, reference and both.
     """
-    return np.array(CHRF()._extract_corpus_statistics(hypotheses, [references]), dtype=np.float64)
+    return _count(CHRF(), hypotheses, references)
 
 
 def bleu_of(sums: Floats) -> Floats:
@@ -100,3 +101,13 @@ def chrf_of(sums: Floats) -> Floats:
         (1 + _CHRF_BETA_SQUARED) * precision * recall / np.where(weighted > 0, weighted, 1.0)
     )
     return 100.0 * score
+
+
+def _count(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Floats:
+    """Counts equal pairs once: good systems translate most sentences alike."""
+    pairs = list(zip(hypotheses, references, strict=True))
+    places = {pair: place for place, pair in enumerate(dict.fromkeys(pairs))}
+    ours, theirs = zip(*places, strict=True)
+    counts = np.array(metric._extract_corpus_statistics(ours, [theirs]), dtype=np.float64)
+    found: Floats = counts[[places[pair] for pair in pairs]]
+    return found

@@ -14,6 +14,7 @@ from nmt.evaluation.run_results import Run, read_run
 # differ between its runs.
 _SECTIONS = ("model", "optimizer", "scheduler", "data", "decoding", "label_smoothing", "trainer")
 _TRAINER_KEYS = ("max_steps", "max_epochs", "accumulate_grad_batches", "gradient_clip_val")
+_SLOTS = "model.memory_slots"
 _IGNORED = {"seed", "_convert_", "cache_dir", "num_workers", "directory", "path", "hub"}
 _IGNORED |= {"eval_token_budget", "expected_sizes", "directory_splits"}
 
@@ -67,7 +68,7 @@ class System:
     @property
     def memory_slots(self) -> int | None:
         """Vectors that the source is pooled to; None where it is not."""
-        return self.config.get("model.memory_slots")
+        return self.config.get(_SLOTS)
 
 
 def find_runs(paths: Sequence[Path]) -> list[ComparedRun]:
@@ -195,6 +196,8 @@ def _labels(runs: Sequence[ComparedRun]) -> list[str]:
     for run in runs:
         namesakes = [other for other in runs if other.model_name == run.model_name]
         keys = _telling_keys([other.config for other in namesakes])
+        if run.config.get(_SLOTS) is None:
+            keys = [key for key in keys if key != _SLOTS]  # no pooling is the plain model
         parts = [f"{_short_name(key)}={_text(run.config.get(key))}" for key in keys]
         labels.append(", ".join([run.model_name, *parts]))
     return labels
@@ -215,8 +218,6 @@ def _short_name(key: str) -> str:
 
 
 def _text(value: Any) -> str:
-    if value is None:
-        return "all"  # memory slots: as many as there are words
     return str(value).split(".")[-1] if str(value).startswith(("nmt.", "torch.")) else str(value)
 
 

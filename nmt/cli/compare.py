@@ -1,0 +1,73 @@
+"""Compares trained runs and writes a report; the program behind `scripts/compare.py`.
+
+    compare RUN_OR_SWEEP... --output DIR            # measures, writes results.json and the report
+    compare --from results.json --output DIR        # redraws the report from the numbers alone
+
+Exit status: 0 when the report is written, 1 when the runs cannot be compared, 2 for a usage error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+_PROGRAM = "compare"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the program; returns its exit status."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if bool(options.runs) == (options.results is not None):
+        parser.error("name either runs to compare or --from results.json")
+    if options.results is not None and options.split is not None:
+        parser.error("--split cannot change what --from redraws")
+    try:
+        _run(options)
+    except (ValueError, OSError) as error:
+        print(f"{_PROGRAM}: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=_PROGRAM, description="Compares trained runs.")
+    add = parser.add_argument
+    add("runs", nargs="*", type=Path, metavar="RUN", help="a run folder, or one that holds runs")
+    add("--from", dest="results", type=Path, metavar="FILE", help="redraw from a results.json")
+    add("--split", metavar="NAME", help="what to compare on (default: test)")
+    add("--output", type=Path, required=True, metavar="DIR", help="where the report goes")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> None:
+    from nmt.evaluation.comparison import compare, read_results, write_results
+    from nmt.evaluation.report import write_report
+    from nmt.evaluation.summary import print_paths
+
+    if options.results is not None:
+        results = read_results(options.results)
+    else:
+        results = compare(options.runs, split=options.split or "test")
+    options.output.mkdir(parents=True, exist_ok=True)
+    written = [write_results(options.output / "results.json", results)]
+    written += write_report(options.output, results)
+    console = Console()
+    for warning in results["warnings"]:
+        Console(stderr=True).print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
+    _print_primary(console, results)
+    print_paths(console, written)
+
+
+def _print_primary(console: Console, results: dict[str, object]) -> None:
+    from nmt.evaluation.report_sections import primary_statistic, systems_table
+
+    for section in (systems_table(results), primary_statistic(results)):
+        if section is not None:
+            for text in section.before:
+                console.print(Text(text))

@@ -1,0 +1,196 @@
+"""Figures of scores against input length, with bands, drawn from the results of a comparison."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from nmt.evaluation.length import Bucket
+from nmt.evaluation.plots import label_ranges, shade_beyond
+from nmt.evaluation.plots_style import (
+    COLOURS,
+    GREY,
+    INK,
+    MARKERS,
+    new_figure,
+    set_score_axis,
+)
+
+Results = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class LineStyle:
+    """How a line looks."""
+
+    colour: str
+    marker: str = "o"
+    dashes: str = "-"
+
+
+def system_styles(results: Results) -> dict[str, LineStyle]:
+    """Returns the look of each system without slots, the same in every figure."""
+    labels = [system["label"] for system in results["systems"] if system["shown"]]
+    return {
+        label: LineStyle(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)])
+        for i, label in enumerate(labels)
+    }
+
+
+def draw_by_length(results: Results, *, metric: str = "bleu") -> Figure:
+    """Draws a metric against source length, one line with its band for each system.
+
+    The split and its long companion share the axis, but not a line.
+    """
+    styles = system_styles(results)
+    name = {"bleu": "BLEU", "chrf": "chrF"}[metric]
+    figure = new_figure(7.2, 4.6, title=f"{name} by input length")
+    axes = figure.add_subplot()
+    ranges = _ranges(results, list(results["splits"]))
+    places = {bucket.label: place for place, bucket in enumerate(ranges)}
+    for number, split in enumerate(results["splits"].values()):
+        for label, style in styles.items():
+            buckets = split["systems"][label]["buckets"]
+            dashed = LineStyle(style.colour, style.marker, ":" if number else "-")
+            xs = [places[bucket["range"]] for bucket in buckets]
+            draw_band(axes, xs, [b[metric] for b in buckets], dashed, "" if number else label)
+    _finish(axes, results, ranges, name)
+    _legend(figure, len(styles))
+    return figure
+
+
+def draw_train_by_length(results: Results) -> Figure:
+    """Draws BLEU by length on training sentences (dashed) beside the test sentences (solid)."""
+    split = results["splits"][results["split"]]["systems"]
+    trains = results["train"]
+    styles = {label: s for label, s in system_styles(results).items() if label in trains}
+    figure = new_figure(7.2, 4.6, title="BLEU by input length: test and training sentences")
+    axes = figure.add_subplot()
+    tables = [[*split[label]["buckets"], *trains[label]["buckets"]] for label in styles]
+    ranges = _sorted_ranges([bucket for table in tables for bucket in table])
+    places = {bucket.label: place for place, bucket in enumerate(ranges)}
+    for label, style in styles.items():
+        for suffix, dashes, buckets in (
+            (results["split"], "-", split[label]["buckets"]),
+            ("train", "--", trains[label]["buckets"]),
+        ):
+            xs = [places[bucket["range"]] for bucket in buckets]
+            values = [bucket["bleu"] for bucket in buckets]
+            look = LineStyle(style.colour, style.marker, dashes)
+            draw_band(axes, xs, values, look, f"{label}, {suffix}")
+    _finish(axes, results, ranges, "BLEU")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    return figure
+
+
+def draw_slots_by_length(results: Results) -> Figure:
+    """Draws BLEU against source length for each number of memory slots, a panel a family."""
+    families = results["slots"]["families"]
+    figure = new_figure(
+        max(7.2, 4.6 * len(families)), 4.8, title="BLEU by input length and memory slots"
+    )
+    split = results["splits"][results["split"]]["systems"]
+    ranges = _ranges(results, [results["split"]])
+    constants = [s["label"] for s in results["systems"] if s["role"] == "constant"]
+    all_axes = figure.subplots(1, len(families), sharey=True, squeeze=False)[0]
+    for number, (axes, (family, labels)) in enumerate(zip(all_axes, families.items(), strict=True)):
+        styles = {label: LineStyle(GREY, "x", ":") for label in constants}
+        styles |= slot_styles(results, labels)
+        for label, style in styles.items():
+            buckets = split[label]["buckets"]
+            name = label if label in constants else _slots_name(results, label)
+            values = [bucket["bleu"] for bucket in buckets]
+            draw_band(axes, range(len(buckets)), values, style, "" if number else name)
+        _finish(axes, results, ranges, "BLEU" if number == 0 else "")
+        axes.set_title(family, fontsize=10, color=INK, loc="left")
+    figure.legend(loc="outside lower center", ncols=8, frameon=False, fontsize=9)
+    return figure
+
+
+def slot_styles(results: Results, labels: Sequence[str]) -> dict[str, LineStyle]:
+    """Returns the look of systems by their number of slots: from dark, few, to bright, all."""
+    counts = sorted(
+        {s["memory_slots"] or 10**6 for s in results["systems"] if s["role"] != "constant"}
+    )
+    slots = {system["label"]: system["memory_slots"] or 10**6 for system in results["systems"]}
+    colours = colormaps["viridis"]
+    shade = {k: place / max(1, len(counts) - 1) * 0.9 for place, k in enumerate(counts)}
+    return {
+        label: LineStyle(
+            to_hex(colours(shade[slots[label]])),
+            MARKERS[counts.index(slots[label]) % len(MARKERS)],
+        )
+        for label in labels
+    }
+
+
+def draw_band(
+    axes: Axes,
+    xs: Sequence[float],
+    values: Sequence[Mapping[str, Any]],
+    style: LineStyle,
+    label: str,
+) -> None:
+    """Draws a line through values with the band between their bounds."""
+    gaps = [{k: float("nan") if v is None else v for k, v in value.items()} for value in values]
+    axes.fill_between(
+        list(xs),
+        [value["low"] for value in gaps],
+        [value["high"] for value in gaps],
+        color=style.colour,
+        alpha=0.18,
+        linewidth=0,
+        zorder=2,
+    )
+    axes.plot(
+        list(xs),
+        [value["value"] for value in gaps],
+        label=label or "_nolegend_",
+        color=style.colour,
+        marker=style.marker,
+        linestyle=style.dashes,
+        linewidth=2,
+        markersize=6,
+        markeredgecolor="white" if style.marker != "x" else style.colour,
+        clip_on=False,
+        zorder=3,
+    )
+
+
+def _slots_name(results: Results, label: str) -> str:
+    slots = next(s["memory_slots"] for s in results["systems"] if s["label"] == label)
+    return "all words" if slots is None else f"k = {slots}"
+
+
+def _ranges(results: Results, splits: Sequence[str]) -> list[Bucket]:
+    tables = [next(iter(results["splits"][name]["systems"].values())) for name in splits]
+    return _sorted_ranges([bucket for table in tables for bucket in table["buckets"]])
+
+
+def _sorted_ranges(buckets: Sequence[Mapping[str, Any]]) -> list[Bucket]:
+    """Returns the ranges that occur, each once, with the sentences of all its occurrences."""
+    counts: dict[tuple[int, int | None], list[int]] = {}
+    for bucket in buckets:
+        counts.setdefault((bucket["low"], bucket["high"]), []).append(bucket["num_sentences"])
+    return [
+        Bucket(low, high, max(numbers), None, None, None, None)
+        for (low, high), numbers in sorted(counts.items(), key=lambda item: item[0][0])
+    ]
+
+
+def _finish(axes: Axes, results: Results, ranges: Sequence[Bucket], name: str) -> None:
+    task = results["task"]
+    label_ranges(axes, {"": ranges}, task["unit"])
+    axes.set_xlabel(f"input length ({task['unit']}s); n: sentences", color=INK)
+    set_score_axis(axes, name)
+    if task["longest_train"] is not None:
+        shade_beyond(axes, ranges, task["longest_train"], task["unit"], prefix="extrapolation: ")
+
+
+def _legend(figure: Figure, num_lines: int) -> None:
+    if num_lines > 1:
+        figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)

@@ -1,0 +1,303 @@
+"""What the report says, section by section, from the results of a comparison.
+
+Sentences here hold whatever the numbers are, or depend on them by a rule that is written out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Results = Mapping[str, Any]
+
+# Below it a system that translates short inputs badly has not learnt the task yet.
+TRAINED_BLEU = 80.0
+FEW_SENTENCES = 30
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of texts under column names; numeric ones are set flush right after the first column."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    is_numeric: bool = True
+
+    @property
+    def rule(self) -> str:
+        """The line below the head of a Markdown table."""
+        right = "---:|" if self.is_numeric else "---|"
+        return "|---|" + right * (len(self.columns) - 1)
+
+
+@dataclass(frozen=True)
+class FigureReference:
+    """A figure by the name of its files, and what it shows."""
+
+    name: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """Paragraphs, figures, tables, paragraphs and a list, in this order."""
+
+    title: str
+    before: Sequence[str] = ()
+    figures: Sequence[FigureReference] = ()
+    tables: Sequence[Table] = ()
+    after: Sequence[str] = ()
+    items: Sequence[str] = ()
+    is_box: bool = False
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """Formats a number for people: thousands apart, "–" for none."""
+    return "–" if value is None else f"{value:,.{digits}f}".replace("-", "−")
+
+
+def with_interval(found: Mapping[str, Any] | None) -> str:
+    """Formats a value with its interval: "12.3 [11.0, 13.5]"."""
+    if found is None or found["value"] is None:
+        return "–"
+    return f"{number(found['value'])} [{number(found['low'])}, {number(found['high'])}]"
+
+
+def shown_labels(results: Results) -> list[str]:
+    """Returns the labels of the systems without memory slots, in order."""
+    return [system["label"] for system in results["systems"] if system["shown"]]
+
+
+def headline(results: Results) -> Section:
+    """The figure of BLEU by length, and what is in it."""
+    split, task = results["split"], results["task"]
+    main = results["splits"][split]
+    num_seeds = sorted({len(system["seeds"]) for system in results["systems"]})
+    seeds = f"{num_seeds[0]}" if len(num_seeds) == 1 else f"{num_seeds[0]} to {num_seeds[-1]}"
+    levels = (
+        "seeds, then documents, then sentences"
+        if results["bootstrap"]["documents"]
+        else ("seeds, then sentences within each length range")
+    )
+    text = (
+        f"{main['num_sentences']:,} sentences of {split!r} (SHA-256 {main['sha256'][:12]}), "
+        f"{seeds} seed{'' if seeds == '1' else 's'} a system. Lines are means over seeds of corpus "
+        f"BLEU in each range of input length in {task['unit']}s. Bands hold "
+        f"{100 * results['bootstrap']['coverage']:.0f} % of {results['bootstrap']['resamples']:,} "
+        f"resamples that draw {levels}, the same for all systems (random seed "
+        f"{results['bootstrap']['seed']}). Each range is scored alone: ranges do not average to "
+        "the score of the whole."
+    )
+    after = [f"{name}: {signature}." for name, signature in results["signatures"].items()]
+    if len(results["splits"]) > 1:
+        other = next(name for name in results["splits"] if name != split)
+        after.append(f"Dotted: {other!r}, longer inputs, scored by itself.")
+    return Section(
+        "BLEU by input length",
+        before=[text],
+        figures=[FigureReference("bleu_by_length", "BLEU by input length with 95 % bands")],
+        after=after,
+    )
+
+
+def systems_table(results: Results) -> Section:
+    """What each system is, what it cost and what it scores at both ends."""
+    falls = results["falls"]
+    ends = next(iter(falls.values())) if falls else None
+    short, long = (ends["short_range"], ends["long_range"]) if ends else ("shortest", "longest")
+    columns = ["model", "seeds", "embedding", "other", "updates", "target tokens", "FLOPs"]
+    columns += ["minutes", f"BLEU {short}", f"BLEU {long}", "long − short"]
+    rows = []
+    for system in results["systems"]:
+        table = results["splits"][results["split"]]["systems"][system["label"]]["buckets"]
+        scores = {bucket["range"]: bucket["bleu"]["value"] for bucket in table}
+        flops, tokens = system["flops_per_target_token"], system["target_tokens"]
+        total = None if flops is None or tokens is None else flops * tokens
+        seconds = system["seconds"]
+        rows.append(
+            (
+                system["label"],
+                ", ".join(map(str, system["seeds"])),
+                number(system["embedding_parameters"], 0),
+                number(system["other_parameters"], 0),
+                number(system["updates"], 0),
+                number(tokens, 0),
+                "–" if total is None else f"{total:.2g}",
+                number(None if seconds is None else seconds / 60),
+                number(scores.get(short)),
+                number(scores.get(long)),
+                with_interval(falls.get(system["label"])),
+            )
+        )
+    note = (
+        "Parameters of the embedding and others. Updates, tokens and minutes are means over seeds; "
+        "minutes depend on what else ran on the machine. FLOPs are of the whole training, where a "
+        "probe counted those of a target token."
+    )
+    return Section("The systems", tables=[Table(columns, rows)], after=[note])
+
+
+def primary_statistic(results: Results) -> Section | None:
+    """The difference of differences of the minimal pair, and of all others as secondary."""
+    if not results["differences"]:
+        return None
+    found = [entry for entry in results["differences"] if "long" in entry]
+    primary = next((entry for entry in found if entry["primary"]), None)
+    before = []
+    if primary is None:
+        before.append(
+            "The minimal pair (one constant context, attention; the same number of updates) is not "
+            "among these runs, so there is no primary statistic."
+        )
+    else:
+        before += _primary_sentences(results, primary)
+    columns = ("contrast", "", "short", "long", "long minus short", "all")
+    rows = [
+        (
+            f"{entry['system']} − {entry['baseline']}",
+            "primary" if entry["primary"] else "secondary",
+            with_interval(entry["short"]),
+            with_interval(entry["long"]),
+            with_interval(entry["difference_of_differences"]),
+            with_interval(entry["overall"]),
+        )
+        for entry in found
+    ]
+    caption = ""
+    if found:
+        caption = (
+            f"Differences in BLEU at {found[0]['short']['range']} (short) and "
+            f"{found[0]['long']['range']} (long), 95 % intervals"
+        )
+    tables = [Table(columns, rows, caption)] if rows else []
+    return Section("What length costs: the difference of differences", before, tables=tables)
+
+
+def _primary_sentences(results: Results, primary: Mapping[str, Any]) -> list[str]:
+    value = primary["difference_of_differences"]
+    long, short = primary["long"]["range"], primary["short"]["range"]
+    texts = [
+        f"Primary statistic: ({primary['system']} − {primary['baseline']} at {long}) − "
+        f"({primary['system']} − {primary['baseline']} at {short}) = {with_interval(value)} BLEU."
+    ]
+    if value["low"] is not None and value["low"] <= 0 <= value["high"]:
+        texts.append(
+            "The expectation fails: the interval includes 0, so these runs do not show that the "
+            "gap between the two changes with input length."
+        )
+    elif value["high"] is not None and value["high"] < 0:
+        texts.append(
+            "The expectation fails: the gap is smaller on long inputs than on short ones, against "
+            "what a bottleneck would do."
+        )
+    table = results["splits"][results["split"]]["systems"]
+    first = table[primary["baseline"]]["buckets"][0]
+    if first["bleu"]["value"] < TRAINED_BLEU:
+        texts.append(
+            f"Under-training is not excluded: {primary['baseline']} reaches "
+            f"{number(first['bleu']['value'])} BLEU at {first['range']}, below "
+            f"{TRAINED_BLEU:.0f}, the mark for having learnt short inputs; part of its loss on "
+            "long ones may be missing training instead of a bottleneck."
+        )
+    fewest = min(
+        b["num_sentences"]
+        for b in table[primary["baseline"]]["buckets"]
+        if b["range"] in (long, short)
+    )
+    if fewest < FEW_SENTENCES:
+        texts.append(f"One of the two ranges holds {fewest} sentences only.")
+    if min(len(system["seeds"]) for system in results["systems"]) < 2:
+        texts.append(
+            "With one seed, intervals hold what other test sentences would change, not what "
+            "another training would."
+        )
+    return texts
+
+
+def paired_tests(results: Results) -> Section | None:
+    """The tests against the baseline, and the regression."""
+    tests = results["tests"]
+    if tests is None:
+        return None
+    columns = ("system", "range", "n", "baseline", "BLEU", "p", "p (Holm)")
+    rows = [
+        (
+            test["system"],
+            test["range"],
+            f"{test['num_sentences']:,}",
+            number(test["baseline_bleu"]),
+            number(test["bleu"]),
+            _p_value(test["p_value"]),
+            _p_value(test["p_holm"]),
+        )
+        for test in tests["results"]
+    ]
+    seeds = sorted({seed for test in tests["results"] for seed in test["seeds"]})
+    before = (
+        f"Against {tests['baseline']}: paired approximate randomisation of sacreBLEU, "
+        f"{tests['num_trials']:,} trials, two-sided, corrected for all {len(rows)} tests (Holm). "
+        f"One seed of each system (seed {', '.join(map(str, seeds))}), since the test exchanges "
+        "translations and each sentence may come once only: it says whether these two trained "
+        "models differ, the intervals above whether the systems do."
+    )
+    return Section("Paired tests", [before], tables=[Table(columns, rows)])
+
+
+def regression(results: Results) -> Section | None:
+    """Sentence chrF on length and model: the second view."""
+    if not results["differences"]:
+        return None
+    columns = ("contrast", "intercept", "per 10 units", "system", "interaction")
+    rows = [
+        (
+            f"{entry['system']} − {entry['baseline']}",
+            number(entry["regression"]["intercept"]),
+            number(entry["regression"]["length_per_10"], 2),
+            number(entry["regression"]["system"]),
+            with_interval(entry["regression"]["interaction"]),
+        )
+        for entry in results["differences"]
+    ]
+    unit = results["task"]["unit"]
+    before = (
+        "BLEU of ranges is not additive, so a second view: least squares of sentence chrF (mean "
+        f"over seeds) on length in tens of {unit}s, system, and both. The interaction is how much "
+        f"more chrF the system keeps than the baseline for every ten {unit}s of input."
+    )
+    return Section("Regression of sentence chrF on length", [before], tables=[Table(columns, rows)])
+
+
+def per_range(results: Results) -> Section:
+    """All scores and rates of all ranges, a table for each split and system."""
+    columns = ["range", "n", "BLEU", "chrF", "length ratio", "brevity pen."]
+    columns += ["repeated 4-gram", "empty", "copied"]
+    tables = []
+    for split, content in results["splits"].items():
+        for label, system in content["systems"].items():
+            rows = [
+                (
+                    bucket.get("range", "all"),
+                    f"{bucket['num_sentences']:,}",
+                    with_interval(bucket["bleu"]),
+                    with_interval(bucket["chrf"]),
+                    number(bucket["length_ratio"], 2),
+                    number(bucket["brevity_penalty"], 2),
+                    *(f"{100 * bucket[key]:.1f} %" for key in ("repeated", "empty", "copied")),
+                )
+                for bucket in [*system["buckets"], system["overall"]]
+            ]
+            tables.append(Table(columns, rows, f"{label}, {split}"))
+    return Section(
+        "All ranges",
+        [
+            "Length ratio is tokens of the translations over tokens of the references. A repeated "
+            "4-gram is four words that occur twice in one translation; copied means equal to the "
+            "source. Means over seeds."
+        ],
+        figures=[FigureReference("chrf_by_length", "chrF by input length with 95 % bands")],
+        tables=tables,
+    )
+
+
+def _p_value(value: float) -> str:
+    return f"{value:.4f}" if value >= 0.0001 else "<0.0001"
