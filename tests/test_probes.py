@@ -21,7 +21,7 @@ from nmt.probes.cost import count_training_flops
 from nmt.probes.joined import groups_by_size
 from nmt.probes.likelihood import nll_by_length_and_position
 from nmt.probes.trained_run import TrainedRun
-from nmt.probes.training_sample import sample_by_length
+from nmt.probes.training_sample import sample_by_length, training_inputs
 from nmt.scoring import TranslationScore
 from nmt.translator import Translator
 
@@ -142,7 +142,8 @@ def test_only_short_single_sentences_are_joined(attending):
 )
 def test_languages_without_spaces_are_joined_without_one(languages, joined):
     corpus = SimpleNamespace(source_lang=languages[0], target_lang=languages[1])
-    run = TrainedRun(translator=None, data=SimpleNamespace(corpus=corpus), batch_tokens=1)
+    data = SimpleNamespace(corpus=corpus)
+    run = TrainedRun(translator=None, data=data, batch_tokens=1, joined_sizes=[1])
     assert (run.join_sources(["a", "b", "c"]), run.join_targets(["a", "b", "c"])) == joined
 
 
@@ -156,6 +157,30 @@ def test_a_hundred_inputs_of_each_length_are_drawn_or_all_there_are():
     counts = [sum(lengths[index] == length for index in chosen) for length in (5, 15, 85)]
     assert counts == [100, 7, 100]
     assert chosen[:100] != list(range(100))
+
+
+def test_training_inputs_are_joined_in_the_sizes_of_the_run_every_pair_once():
+    inputs = training_inputs(500, [1, 1, 3])
+    assert sorted(index for group in inputs for index in group) == list(range(500))
+    sizes = [len(group) for group in inputs]
+    assert set(sizes) <= {1, 2, 3}  # the last group may be smaller than drawn
+    assert sizes.count(2) <= 1
+    assert sizes.count(1) > sizes.count(3) > 0
+    assert training_inputs(9, [1]) == [[index] for index in range(9)]
+
+
+def test_runs_of_another_seed_get_the_same_joined_training_inputs(tmp_path):
+    text = corpus_options(tmp_path / "text", train=40, test=3)
+    joined = "data.concatenate={train: [2], test: [1]}"
+    found = []
+    for seed in (1, 2):
+        options = [*text, *model_options("rnn"), joined, f"seed={seed}"]
+        probe_run(finished_run(tmp_path / str(seed), *options))
+        rows = lines(tmp_path / str(seed), "train.jsonl")
+        found.append([(row["index"], row["source"], row["reference"]) for row in rows])
+    assert found[0] == found[1]
+    assert len(found[0]) == 20
+    assert "test_joined" in numbers(tmp_path / "2")["nll"]
 
 
 def test_training_inputs_come_with_their_references(plain):

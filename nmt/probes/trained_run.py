@@ -27,11 +27,13 @@ class TrainedRun:
         translator: The best checkpoint, with the search of the run.
         data: The corpus of the run.
         batch_tokens: Most tokens of a side in a batch.
+        joined_sizes: How many pairs a training input may have, equally likely.
     """
 
     translator: Translator
     data: TranslationDataModule
     batch_tokens: int
+    joined_sizes: Sequence[int]
 
     def translate(self, sources: Sequence[str]) -> list[str]:
         """Returns the best translation of each source."""
@@ -66,10 +68,12 @@ def load_run(directory: Path, *, device: str) -> TrainedRun:
         raise ValueError(f"{directory} has no config.yaml: name the folder of a finished run.")
     config = OmegaConf.load(path)
     assert isinstance(config, DictConfig)
+    concatenate = config.data.get("concatenate")
     return TrainedRun(
         translator=Translator.from_checkpoint(directory / CHECKPOINT, device=device),
         data=instantiate(config.data),
         batch_tokens=config.data.eval_token_budget,
+        joined_sizes=[1] if not concatenate else list(concatenate.train),
     )
 
 

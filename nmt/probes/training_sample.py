@@ -6,6 +6,9 @@ import random
 from bisect import bisect_left
 from collections.abc import Sequence
 
+import numpy as np
+
+from nmt.data.joining import JoinedPairs
 from nmt.evaluation.length import DEFAULT_EDGES
 from nmt.evaluation.run_results import TranslatedSentence
 from nmt.probes.trained_run import TrainedRun
@@ -17,12 +20,11 @@ _SEED = 1
 def probe_training(run: TrainedRun) -> list[TranslatedSentence]:
     """Translates up to 100 training inputs of each range of lengths, drawn with a fixed seed.
 
-    The inputs are those of the first epoch, joined where the run joins pairs; `index` is the
-    number of the pair, of the first where several are joined. Runs on the same data (and, where
-    they join pairs, with the same seed) get the same inputs.
+    Where the run joins pairs, the inputs are joined in the same sizes, but in groups of our own:
+    runs that differ in their seed get the same inputs. `index` is the number of the (first) pair.
     """
     pairs = run.pairs("train")
-    inputs = _first_epoch(run)
+    inputs = training_inputs(len(pairs), run.joined_sizes)
     sources = [run.join_sources([pairs[index][0] for index in group]) for group in inputs]
     lengths = [run.length(source) for source in sources]
     chosen = sample_by_length(lengths)
@@ -40,6 +42,12 @@ def probe_training(run: TrainedRun) -> list[TranslatedSentence]:
     ]
 
 
+def training_inputs(num_pairs: int, sizes: Sequence[int]) -> list[list[int]]:
+    """Puts random pairs together, groups of these sizes being equally likely; sorted."""
+    alike = np.ones(num_pairs, dtype=np.int64)
+    return sorted(JoinedPairs(alike, alike, sizes=sizes, seed=_SEED).groups(0))
+
+
 def sample_by_length(lengths: Sequence[int]) -> list[int]:
     """Returns the numbers of up to 100 inputs of each range of lengths, ascending."""
     buckets: list[list[int]] = [[] for _ in range(len(DEFAULT_EDGES) + 1)]
@@ -51,10 +59,3 @@ def sample_by_length(lengths: Sequence[int]) -> list[int]:
         for bucket in buckets
         for index in draw.sample(bucket, min(PAIRS_PER_BUCKET, len(bucket)))
     )
-
-
-def _first_epoch(run: TrainedRun) -> list[list[int]]:
-    """Returns the pairs of every training input of the first epoch, sorted."""
-    batches = run.data.train_dataloader().sampler
-    rows = (row for batch in batches for row in batch)
-    return sorted([row] if isinstance(row, int) else list(row) for row in rows)
