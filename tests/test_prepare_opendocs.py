@@ -15,17 +15,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 try:
     recipe = importlib.import_module("prepare_opendocs")
-    alignment, filters, markup, packages, sources, splitting, writing = (
+    alignment, filters, markup, packages, sources, splitting = (
         importlib.import_module(f"opendocs.{name}")
-        for name in [
-            "alignment",
-            "filters",
-            "markup",
-            "packages",
-            "sources",
-            "splitting",
-            "writing",
-        ]
+        for name in ("alignment", "filters", "markup", "packages", "sources", "splitting")
     )
     sentences = importlib.import_module("opendocs.sentences").sentences
 finally:
@@ -196,16 +188,17 @@ def test_a_pair_is_dropped_for_the_first_rule_that_it_breaks(english, german, re
     assert found is None or found.startswith(reason)
 
 
-def test_short_messages_are_labels_but_short_headings_are_text():
+def test_labels_are_dropped_and_headings_of_two_words_kept():
     raws = [
         alignment.RawPair("d", "Move down", "Nach unten", is_message=True),
         alignment.RawPair("d", "Move it down", "Nach unten schieben", is_message=True),
         alignment.RawPair("d", "Moving down", "Nach unten bewegen"),
+        alignment.RawPair("d", "Moving", "Bewegen"),
     ]
     removed = Counter()
     kept = list(filters.clean(raws, source="s", removed=removed))
     assert [pair.english for pair in kept] == ["Move it down", "Moving down"]
-    assert removed == {"label of a program": 1}
+    assert removed == {"a label: one word, or two of a program": 2}
 
 
 def test_numbering_goes_where_both_sides_have_it():

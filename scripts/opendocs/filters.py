@@ -25,9 +25,9 @@ _GERMAN = """
 _WORD = re.compile(r"[\"'“”„»«‚‘’(\[]*[^\W\d_][\w'’/-]*(?<!_)[\"'“”„»«‘’)\],.;:!?…]*$")
 _CODE = re.compile(
     r"[{}|]|%[\w.-]*\w|[$%]\[|\$\w|;\s*$|=>|==|&&|::|\w\(\w+,|#include|</|/>|<\w+>|^\s*[#$>%]\s|^-{1,2}\w|"
-    r"\.\.\.\]|^\S+\(\)?$|\\[nt]\b|^\W*\[|\w_\w+_\w|@\w+@|--\w+[ =]--|&\w+;|\(\w*_\w*\)|//"
+    r"\.\.\.\]|^\S+\(\)?$|\\[nt]\b|^\W*\[|\w_\w+_\w|@\w+@|--\w+[ =]--|&\w+;|\(\w*_\w*\)|//|<<|>>"
 )
-_NUMBERING = re.compile(r"(?:\d+(?:\.\d+)*\.?|[A-Z]\.(?:\d+\.)*|[•*·-])\s+(?=\S)")
+_NUMBERING = re.compile(r"(?:\d+(?:\.\d+)*\.?|[A-Z]\.(?:\d+\.)*|[•*·‒–—―-])\s+(?=\S)")
 _CAPTIONS = (
     re.compile(r"(?:Figure|Table|Example|Chapter|Appendix)\s+[\dA-Z][\d.]*[.:]?\s+(?=\w)"),
     re.compile(r"(?:Abbildung|Tabelle|Beispiel|Kapitel|Anhang)\s+[\dA-Z][\d.]*[.:]?\s+(?=\w)"),
@@ -76,7 +76,7 @@ def clean(raw_pairs: Iterable[RawPair], *, source: str, removed: Counter[str]) -
     """
     for raw in raw_pairs:
         english, german = _without_labels(raw.english, raw.german)
-        reason = rejection(english, german, min_words=3 if raw.is_message else 1)
+        reason = rejection(english, german, min_words=3 if raw.is_message else 2)
         if reason is None:
             yield Pair(source, raw.document, english, german)
         else:
@@ -159,7 +159,7 @@ _Rule = Callable[[str, str, int], bool]
 _RULES: dict[str, _Rule] = {
     "empty": lambda a, b, n: not a.strip() or not b.strip(),
     "something missing in the text": lambda a, b, n: HOLE in a + b,
-    "label of a program": lambda a, b, n: len(a.split()) < n,
+    "a label: one word, or two of a program": lambda a, b, n: len(a.split()) < n,
     "too long": lambda a, b, n: max(len(a.split()), len(b.split())) > MAX_WORDS,
     "broken characters": lambda a, b, n: "\ufffd" in a + b,
     "both sides are the same": lambda a, b, n: letters(a) == letters(b),

@@ -71,7 +71,7 @@ SOURCES = (
         "gnome-chess gnome-clocks gnome-color-manager gnome-control-center-data gnome-devel-docs "
         "gnome-dictionary gnome-disk-utility gnome-flashback-common gnome-mahjongg gnome-mines "
         "gnome-music gnome-nibbles gnome-panel-data gnome-robots gnome-sudoku gnome-system-monitor "
-        "gnome-terminal-data gnome-tetravex gnome-user-docs gnome-user-docs-de gnote gthumb-data "
+        "gnome-terminal-data gnome-tetravex gnome-user-docs gnote gthumb-data "
         "gucharmap iagno lightsoff marco-common mate-applets-common mate-calc-common "
         "mate-control-center-common mate-panel-common mate-system-monitor-common "
         "mate-terminal-common mate-user-guide mate-utils-common metacity-common nautilus-data orca "
