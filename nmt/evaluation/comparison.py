@@ -25,6 +25,7 @@ from nmt.evaluation.probe_results import (
     train_results,
 )
 from nmt.evaluation.split_scores import SplitScores, score_sentences
+from nmt.evaluation.sufficient_statistics import bleu_of
 from nmt.evaluation.systems import (
     System,
     budget_warnings,
@@ -64,6 +65,8 @@ def compare(paths: Sequence[Path], *, split: str = "test") -> dict[str, Any]:
         )
         for name in splits
     }
+    for name, found in scores.items():
+        _check_scores(found, systems, name)
     shown = shown_systems(systems)
     results = {
         "version": VERSION,
@@ -127,6 +130,20 @@ def read_results(path: Path) -> dict[str, Any]:
             "that this program wrote or compare the runs again."
         )
     return results
+
+
+def _check_scores(scores: SplitScores, systems: Sequence[System], split: str) -> None:
+    """Makes sure that translations score what `metrics.json` says."""
+    for system in systems:
+        counts = scores.bleu_counts[system.label].sum(1)
+        for run, sums in zip(system.runs, counts, strict=True):
+            ours, theirs = float(bleu_of(sums)), run.run.metrics[split]["bleu"]
+            # Without any 4-gram, effective order makes the two differ by design.
+            if sums[-1] > 0 and abs(ours - theirs) > 0.01:
+                raise ValueError(
+                    f"{run.directory / split}.jsonl scores {ours:.2f} BLEU, metrics.json says "
+                    f"{theirs:.2f}; evaluate the run again."
+                )
 
 
 def _contrasts(

@@ -62,7 +62,7 @@ def draw_words_per_vector(results: Results) -> Figure:
         r2 = fit[f"r2_{key}"]
         axes.plot(*zip(*places, strict=True), color=INK, linewidth=1.2, drawstyle="steps-mid")
         if r2 is not None:
-            axes.set_title(f"one falling curve: R² = {r2:.2f}", fontsize=10, color=INK, loc="left")
+            axes.set_title(f"one falling curve: R² = {r2:.3f}", fontsize=10, color=INK, loc="left")
         axes.set_xscale("log")
         axes.set_xlabel(f"{name} (log scale)", color=INK)
         highest = max(point[key] for point in [*slots["points"], *slots["final_state"]])

@@ -53,8 +53,9 @@ def slots(results: Results) -> Section | None:
     found = results["slots"]
     if found is None:
         return None
-    columns = ("systems", "points", "words per vector", "bits per vector", "length", "separate")
-    keys = ("r2_words_per_vector", "r2_bits_per_vector", "r2_length", "r2_separate")
+    columns = ["systems", "points", "words per vector", "k left out", "bits per vector"]
+    columns += ["length", "separate"]
+    keys = ["r2_words_per_vector", "r2_left_out", "r2_bits_per_vector", "r2_length", "r2_separate"]
     rows = [
         (fit["family"], str(fit["num_points"]), *(number(fit.get(key), 3) for key in keys))
         for fit in found["fits"]
@@ -78,9 +79,11 @@ def slots(results: Results) -> Section | None:
         [
             "R² is the share of the variance of BLEU between points (one for each k and length "
             "range, unweighted) that the best non-increasing function explains: one function of "
-            "the load for all k; one function of input length for all k, which knows no slots; "
-            "and a separate function of length for each k, which no single curve can beat by "
-            "much. The systems with one final state are shown but not fitted.",
+            "words per vector for all k; the same where the points of each k are predicted from "
+            "the curve through those of all others (below 0: worse than the mean); one of bits "
+            "per vector; one of input length for all k, which knows no slots; and a separate "
+            "function of length for each k, the most that falling curves could explain. The "
+            "systems with one final state are shown but not fitted.",
             "What came before: Britz, Guan and Luong (2017), Efficient Attention using a "
             "Fixed-Size Memory Representation, attend to K fixed contexts; Vázquez et al. (2020), "
             "A Systematic Study of Inner-Attention-Based Sentence Representations in Multilingual "

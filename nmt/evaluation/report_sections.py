@@ -60,7 +60,8 @@ def with_interval(found: Mapping[str, Any] | None) -> str:
     """Formats a value with its interval: "12.3 [11.0, 13.5]"."""
     if found is None or found["value"] is None:
         return "–"
-    return f"{number(found['value'])} [{number(found['low'])}, {number(found['high'])}]"
+    value, low, high = (number(found[key]) for key in ("value", "low", "high"))
+    return f"{value}\u00a0[{low},\u00a0{high}]"  # no line break within
 
 
 def shown_labels(results: Results) -> list[str]:
@@ -206,7 +207,8 @@ def _primary_sentences(results: Results, primary: Mapping[str, Any]) -> list[str
     )
     if fewest < FEW_SENTENCES:
         texts.append(f"One of the two ranges holds {fewest} sentences only.")
-    if min(len(system["seeds"]) for system in results["systems"]) < 2:
+    pair = (primary["baseline"], primary["system"])
+    if min(len(s["seeds"]) for s in results["systems"] if s["label"] in pair) < 2:
         texts.append(
             "With one seed, intervals hold what other test sentences would change, not what "
             "another training would."
@@ -247,7 +249,8 @@ def regression(results: Results) -> Section | None:
     """Sentence chrF on length and model: the second view."""
     if not results["differences"]:
         return None
-    columns = ("contrast", "intercept", "per 10 units", "system", "interaction")
+    unit = results["task"]["unit"]
+    columns = ("contrast", "intercept", f"per 10 {unit}s", "system", "interaction")
     rows = [
         (
             f"{entry['system']} − {entry['baseline']}",
@@ -258,7 +261,6 @@ def regression(results: Results) -> Section | None:
         )
         for entry in results["differences"]
     ]
-    unit = results["task"]["unit"]
     before = (
         "BLEU of ranges is not additive, so a second view: least squares of sentence chrF (mean "
         f"over seeds) on length in tens of {unit}s, system, and both. The interaction is how much "
