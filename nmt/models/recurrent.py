@@ -20,6 +20,7 @@ from nmt.models.embedding import TiedEmbedding
 from nmt.models.encoder_decoder import Attention, EncoderDecoder, State
 from nmt.models.memory import pool_into_slots, without_empty_rows
 from nmt.models.options import check_choice, check_dropout, check_size
+from nmt.models.recurrence import RecurrentLinear
 
 
 @dataclass(frozen=True)
@@ -196,16 +197,15 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         word_gates = F.linear(embedded, word_weight, input_bias)  # (N, T, 3C)
         # U h + b for the gates and W_a h for the alignment in one product
         sizes = [len(hidden_weight), len(alignment.query.weight)]
-        both_weights = torch.cat([hidden_weight, alignment.query.weight])
+        of_hidden = RecurrentLinear(torch.cat([hidden_weight, alignment.query.weight]))
+        of_context = RecurrentLinear(context_weight)
         both_biases = F.pad(hidden_bias, (0, sizes[1]))
         states, weights = [], []
         for word_gate in word_gates.unbind(1):
-            hidden_gates, query = torch.split(
-                F.linear(hidden, both_weights, both_biases), sizes, dim=-1
-            )
+            hidden_gates, query = torch.split(of_hidden(hidden) + both_biases, sizes, dim=-1)
             weight = additive_attention(query, state.keys, alignment.v, state.memory_mask)
             context = (weight.unsqueeze(1) @ state.memory).squeeze(1)  # c_t
-            input_gates = word_gate + F.linear(context, context_weight)
+            input_gates = word_gate + of_context(context)
             hidden = gru_cell(input_gates, hidden_gates, hidden)  # s_t
             states.append(hidden)
             weights.append(weight)
