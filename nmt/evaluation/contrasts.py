@@ -183,7 +183,7 @@ def _test(
     ]
     ours, theirs = ([side[index].hypothesis for index in members] for side in rows)
     references = [rows[0][index].reference for index in members]
-    result = paired_test(ours, theirs, references, target_lang=target_lang)
+    result = paired_test(ours, theirs, references, target_lang=target_lang, num_trials=NUM_TRIALS)
     return {
         "seeds": [known[place] for known, place in zip(seeds, places, strict=True)],
         "num_sentences": len(members),

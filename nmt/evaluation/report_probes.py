@@ -175,7 +175,7 @@ def attention(results: Results) -> Section | None:
     figures = [
         FigureReference(
             f"attention_{entry['index']}",
-            f"Sentence {entry['index']}: target words in rows, source words in columns",
+            f"Sentence {entry['index']}: words of the reference in rows, of the source in columns",
         )
         for entry in results["attention"] or ()
     ]
@@ -185,7 +185,10 @@ def attention(results: Results) -> Section | None:
     table = Table(columns, rows, "Attention scored against gold links (lower AER is better)")
     return Section(
         "Attention as alignment",
-        ["Layers were chosen on the validation set. Heat maps show the first seed."],
+        [
+            "Weights while the reference is read in, not a translation; the layer was chosen on "
+            "the validation set. Heat maps show the lowest seed."
+        ],
         figures,
         [table] if rows else [],
     )

@@ -1,0 +1,312 @@
+"""The report is drawn from results.json alone, opens without a network, and says what failed."""
+
+import html
+import json
+import re
+import subprocess
+import sys
+import tomllib
+import warnings
+from pathlib import Path
+
+import pytest
+from fabricated_runs import corpus, write_probes, write_run
+
+from nmt.cli.compare import main
+from nmt.evaluation import contrasts
+from nmt.evaluation.comparison import compare, read_results
+from nmt.evaluation.plots_probes import draw_heat_map
+from nmt.evaluation.plots_style import font_families, save_figure
+from nmt.evaluation.report import write_report
+
+ROOT = Path(__file__).parents[1]
+LENGTHS = [3, 5, 7, 9, 10, 11, 13, 15, 17, 20, 25]
+SPLITS = {"test": corpus(LENGTHS), "test_long": corpus([31, 33], seed=1)}
+PROBES = {
+    "nll": {
+        "test": [
+            {"low": 1, "high": 10, "positions": [{"low": 1, "high": 5, "nll": 3.0, "tokens": 9}]},
+            {
+                "low": 81,
+                "high": None,
+                "positions": [{"low": 1, "high": None, "nll": 9, "tokens": 9}],
+            },
+        ]
+    },
+    "bits": {"test": [3.0 * length for length in LENGTHS]},
+    "joined": [
+        {
+            "num_joined": number,
+            "source_words": 12 * number,
+            "reference": "eins zwei drei vier fünf",
+            "joined": "eins zwei drei vier",
+            "alone": "eins zwei drei vier fünf",
+        }
+        for number in (1, 2)
+    ],
+    "train": [
+        {
+            "index": index,
+            "source": "one",
+            "reference": "eins zwei drei vier",
+            "hypothesis": "eins zwei drei vier",
+            "score": 0.0,
+            "source_words": 4 * index,
+        }
+        for index in (1, 2, 3)
+    ],
+}
+ATTENTION = {
+    "attention": [
+        {
+            "index": 4,
+            "split": "test",
+            "source_words": ["he", "<runs>", "."],
+            "target_words": ["er", "läuft", "."],
+            "weights": [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0, 0, 1.0]],
+        }
+    ],
+    "alignment": {"layer": 0, "aer": 0.25, "precision": 0.7, "recall": 0.8, "num_sentences": 11},
+}
+
+
+def wrong(share):
+    return lambda length: min(0.9, share * length)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_trials():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contrasts, "NUM_TRIALS", 50)
+        yield
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """rnn, bahdanau with and without slots, all probes."""
+    folder = tmp_path_factory.mktemp("runs")
+    for name, share, slots in (("rnn", 0.04, None), ("bahdanau", 0, None), ("bahdanau", 0.02, 2)):
+        run = write_run(
+            folder / f"{name}{slots}",
+            wrong(share),
+            model_name=name,
+            splits=SPLITS,
+            model={"memory_slots": slots},
+        )
+        write_probes(run, **PROBES, **(ATTENTION if name == "bahdanau" else {}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(runs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    assert main([str(runs), "--output", str(folder)]) == 0
+    return folder
+
+
+def text_of(results, folder):
+    folder.mkdir(exist_ok=True)
+    write_report(folder, results)
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", page)).split())
+
+
+def test_the_committed_numbers_redraw_every_file_byte_by_byte(report, tmp_path):
+    again = tmp_path / "again"
+    assert main(["--from", str(report / "results.json"), "--output", str(again)]) == 0
+    files = sorted(path.name for path in report.iterdir())
+    assert files == sorted(path.name for path in again.iterdir())
+    for name in files:
+        assert (report / name).read_bytes() == (again / name).read_bytes(), name
+
+
+def test_all_figures_are_there_and_small(report):
+    figures = {path.stem for path in report.glob("*.svg")}
+    assert figures == {
+        "bleu_by_length",
+        "chrf_by_length",
+        "joined_inputs",
+        "slots_by_length",
+        "words_per_vector",
+        "training_sentences",
+        "loss_by_position",
+        "bleu_by_bits",
+        "attention_4",
+    }
+    for name in figures:
+        for path in (report / f"{name}.png", report / f"{name}.svg"):
+            assert path.stat().st_size < 300_000
+        assert "<dc:date>" not in (report / f"{name}.svg").read_text(encoding="utf-8")
+
+
+def test_the_page_needs_no_other_file_and_holds_every_figure(report):
+    page = (report / "report.html").read_text(encoding="utf-8")
+    sources = re.findall(r'(?:src|href)="([^"]*)"', page)
+    assert len(sources) == len(list(report.glob("*.svg")))
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in sources)
+    assert "url(" not in page
+    assert "<script" not in page
+
+
+def test_every_figure_of_the_markdown_lies_beside_it(report):
+    text = (report / "report.md").read_text(encoding="utf-8")
+    names = re.findall(r"!\[[^]]*\]\(([^)]*)\)", text)
+    assert len(names) == len(list(report.glob("*.png")))
+    assert all((report / name).is_file() for name in names)
+
+
+def test_tables_of_the_markdown_have_as_many_cells_as_columns(report):
+    lines = (report / "report.md").read_text(encoding="utf-8").split("\n")
+    widths = {0}
+    for before, line in zip(lines, lines[1:], strict=False):
+        if line.startswith("|"):
+            width = len(re.findall(r"(?<!\\)\|", line))
+            assert width == len(re.findall(r"(?<!\\)\|", before)) or not before.startswith("|")
+            widths.add(width)
+    assert len(widths) > 3
+
+
+def test_the_terminal_names_the_statistic_and_the_files(runs, tmp_path, capsys):
+    main([str(runs), "--output", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert "Primary statistic: (bahdanau − rnn at 11-20)" in printed
+    assert str(tmp_path / "report.html") in printed
+
+
+def test_parts_without_a_probe_are_left_out(tmp_path):
+    write_run(tmp_path / "a", wrong(0.01))
+    text = text_of(compare([tmp_path]), tmp_path / "out")
+    for title in ("Joined inputs", "Memory slots", "Loss by target", "Attention as", "Paired"):
+        assert title not in text
+    assert "What this does not show" in text
+    assert "not ours" in text
+    assert not (tmp_path / "out" / "joined_inputs.png").exists()
+
+
+def test_systems_that_do_not_differ_fail_the_expectation_in_words(tmp_path):
+    for name in ("rnn", "bahdanau"):
+        write_run(tmp_path / name, wrong(0), model_name=name)
+    text = text_of(compare([tmp_path]), tmp_path / "out")
+    assert "The expectation fails: the interval includes 0" in text
+    assert "Under-training" not in text
+    assert "With one seed" in text
+    assert "holds 3 sentences only" in text
+
+
+def test_a_baseline_that_fails_short_inputs_is_called_under_trained(tmp_path):
+    write_run(tmp_path / "rnn", wrong(0.1))
+    write_run(tmp_path / "bahdanau", wrong(0), model_name="bahdanau")
+    text = text_of(compare([tmp_path]), tmp_path / "out")
+    assert "Under-training is not excluded: rnn reaches" in text
+
+
+def test_without_the_minimal_pair_there_is_no_primary_statistic(tmp_path):
+    for name in ("rnn", "transformer"):
+        write_run(tmp_path / name, wrong(0.01), model_name=name)
+    text = text_of(compare([tmp_path]), tmp_path / "out")
+    assert "there is no primary statistic" in text
+
+
+def test_warnings_are_printed_and_reported(tmp_path, capsys):
+    write_run(tmp_path / "rnn", wrong(0.01))
+    write_run(tmp_path / "other", wrong(0.01), model_name="transformer", updates=77)
+    out = tmp_path / "out"
+    assert main([str(tmp_path / "rnn"), str(tmp_path / "other"), "--output", str(out)]) == 0
+    assert "transformer 77" in capsys.readouterr().err
+    assert "transformer 77" in (out / "report.md").read_text(encoding="utf-8")
+    assert "transformer 77" in read_results(out / "results.json")["warnings"][0]
+
+
+def test_marks_in_sentences_stay_text(report, tmp_path):
+    results = read_results(report / "results.json")
+    sentence = "<b>a</b> | *b* [c](d)\u2028`e` {{ f }}"
+    results["example"]["hypotheses"]["rnn"] = sentence
+    assert "<b>a</b> | *b* [c](d) `e` {{ f }}" in text_of(results, tmp_path)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "&lt;b&gt;a&lt;/b&gt;" in page
+    markdown = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert r"\<b\>a\</b\> \| \*b\* \[c\](d) \`e\` {{ f }}" in markdown
+
+
+def test_a_heat_map_shows_the_words_of_each_system():
+    systems = dict.fromkeys(("bahdanau", "transformer"), ATTENTION["attention"][0])
+    figure = draw_heat_map({"index": 4, "systems": systems})
+    first, second = figure.axes[:2]
+    for axes, name in ((first, "bahdanau"), (second, "transformer")):
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["he", "<runs>", "."]
+        assert [label.get_text() for label in axes.get_yticklabels()] == ["er", "läuft", "."]
+        assert axes.get_xlabel() == name
+        (image,) = axes.images
+        assert image.get_array().tolist() == systems[name]["weights"]
+
+
+def test_chinese_words_are_drawn_with_a_font_that_has_them_or_the_lack_is_named(tmp_path):
+    words = {"source_words": ["你", "好"], "target_words": ["hello"], "weights": [[0.5, 0.5]]}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fonts = font_families("你好hello")
+        figure = draw_heat_map({"index": 0, "systems": {"bahdanau": words}})
+        png, _ = save_figure(figure, tmp_path, "attention_0")
+    assert png.stat().st_size > 1000
+    messages = {str(warning.message) for warning in caught}
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["你", "好"]
+    if len(fonts) == 1:
+        (message,) = messages
+        assert "'你好'" in message
+    else:
+        assert not messages
+
+
+def test_umlauts_need_no_other_font():
+    assert font_families("Größe läuft ÄÖÜß") == ["DejaVu Sans"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["run", "--from", "results.json"], ["--from", "results.json", "--split", "test"]],
+)
+def test_a_wrong_call_explains_itself(arguments, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([*arguments, "--output", str(tmp_path / "out")])
+    assert stopped.value.code == 2
+    assert "error:" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "cannot be read"), ("{", "is damaged"), ('{"version": 99}', "version 99")],
+)
+def test_results_that_cannot_be_read_are_refused_in_one_line(content, message, tmp_path, capsys):
+    path = tmp_path / "results.json"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    assert main(["--from", str(path), "--output", str(tmp_path / "out")]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_results_are_plain_json(report):
+    text = (report / "results.json").read_text(encoding="utf-8")
+    assert "NaN" not in text
+    assert json.loads(text)["version"] == 1
+
+
+def test_templates_are_named_as_package_data():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (pattern,) = project["tool"]["setuptools"]["package-data"]["nmt.evaluation"]
+    folder = ROOT / "nmt" / "evaluation"
+    assert set(folder.glob(pattern)) == set((folder / "templates").iterdir())
+
+
+def test_comparing_needs_no_torch():
+    """The import of the program, in a fresh interpreter."""
+
+    code = (
+        "import sys, nmt.cli.compare, nmt.evaluation.comparison, nmt.evaluation.report;"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
+    assert done.stdout.split() == [b"False"]
