@@ -142,6 +142,7 @@ def test_project_entities_differ_by_language():
 def test_messages_lose_accelerators_context_and_formatting():
     content = catalogue(
         {"msgid": "_Save all files", "msgstr": "Alle _Dateien speichern"},
+        {"msgid": "Use my_file now", "msgstr": "Nimm jetzt my_file"},
         {"msgid": "?hut:Build <b>a hut</b> now", "msgstr": "Baut nun <b>eine Hütte</b>"},
         {"msgid": "First part.\n\nSecond part.", "msgstr": "Teil eins.\n\nTeil zwei."},
         {"msgid": "One file", "msgid_plural": "Files", "msgstr_plural": {0: "a", 1: "b"}},
@@ -152,6 +153,7 @@ def test_messages_lose_accelerators_context_and_formatting():
         ("Build a hut now", "Baut nun eine Hütte"),
         ("First part.", "Teil eins."),
         ("Second part.", "Teil zwei."),
+        ("Use my_file now", "Nimm jetzt my_file"),
         ("Save all files", "Alle Dateien speichern"),
     ]
 
@@ -190,15 +192,17 @@ def test_a_pair_is_dropped_for_the_first_rule_that_it_breaks(english, german, re
 
 def test_labels_are_dropped_and_headings_of_two_words_kept():
     raws = [
-        alignment.RawPair("d", "Move down", "Nach unten", is_message=True),
-        alignment.RawPair("d", "Move it down", "Nach unten schieben", is_message=True),
+        alignment.RawPair("d", "Move it down now", "Jetzt nach unten schieben", is_message=True),
+        alignment.RawPair(
+            "d", "Move the dog down now", "Den Hund jetzt nach unten schieben", is_message=True
+        ),
         alignment.RawPair("d", "Moving down", "Nach unten bewegen"),
         alignment.RawPair("d", "Moving", "Bewegen"),
     ]
     removed = Counter()
     kept = list(filters.clean(raws, source="s", removed=removed))
-    assert [pair.english for pair in kept] == ["Move it down", "Moving down"]
-    assert removed == {"a label: one word, or two of a program": 2}
+    assert [pair.english for pair in kept] == ["Move the dog down now", "Moving down"]
+    assert removed == {"a label: one word, or under five of a program": 2}
 
 
 def test_numbering_goes_where_both_sides_have_it():

@@ -19,8 +19,8 @@ from opendocs.markup import (
 )
 
 _NO_DOCUMENT = re.compile(
-    r"/(search|genindex|py-modindex|index-toc|go\d+|legal|credits|authors)\.|big-page|[fl]?gpl\b|fdl|"
-    r"_toc\.|-index\.|snippets/",
+    r"/(search|genindex|py-modindex|index-toc|go\d+|legal|credits|authors|developers-reference)\.|"
+    r"big-page|/live-manual\.de|[fl]?gpl\b|fdl|_toc\.|-index\.|snippets/",
     re.IGNORECASE,
 )
 _MESSAGE_TAGS = re.compile(r"</?(\w[\w-]*)[^<>]*>")
@@ -148,10 +148,12 @@ def _message(text: str) -> str:
 
 
 def _without_accelerators(english: str, german: str) -> tuple[str, str]:
-    """Removes the mark of the letter that a key press selects, where both sides have one."""
+    """Removes the mark of the letter that a key press selects; words on both sides keep theirs."""
+    shared = set(english.split()) & set(german.split())
     for mark in "_&~":
         marked = re.compile(rf"{mark}(?=\w)(?!\w+;)")
-        if len(marked.findall(english)) == 1 == len(marked.findall(german)):
+        numbers = [len(marked.findall(side)) for side in (english, german)]
+        if max(numbers) == 1 and not any(mark in word for word in shared):
             return marked.sub("", english), marked.sub("", german)
     return english, german
 

@@ -13,24 +13,26 @@ from opendocs.sentences import sentences
 
 MAX_WORDS = 150
 
-_ENGLISH = """
+_ENGLISH_WORDS = """
     the of and to is that for this with are be you can not which from if by or it on when as have
     has your at
 """
-_GERMAN = """
+_GERMAN_WORDS = """
     der die das und ist den zu von mit für ein eine nicht werden wird auf sie wenn im des dem einen
     einer oder als sind es diese dieser zum zur kann können auch bei aus nach dass sich wurde dieses
     diesen
 """
+_ENGLISH = frozenset(_ENGLISH_WORDS.split())
+_GERMAN = frozenset(_GERMAN_WORDS.split())
 _WORD = re.compile(r"[\"'“”„»«‚‘’(\[]*[^\W\d_][\w'’/-]*(?<!_)[\"'“”„»«‘’)\],.;:!?…]*$")
 _CODE = re.compile(
-    r"[{}|]|%[\w.-]*\w|[$%]\[|\$\w|;\s*$|=>|==|&&|::|\w\(\w+,|#include|</|/>|<\w+>|^\s*[#$>%]\s|^-{1,2}\w|"
-    r"\.\.\.\]|^\S+\(\)?$|\\[nt]\b|^\W*\[|\w_\w+_\w|@\w+@|--\w+[ =]--|&\w+;|\(\w*_\w*\)|//|<<|>>"
+    r"[{}|]|%[\w.@-]*[\w@]|[$%]\[|\$[\w(@{?]|;\s*$|=>|==|&&|::|\w\(\w+,|#include|</|/>|<\w+>|^\s*[#$>%]\s|^-{1,2}\w|"
+    r"\.\.\.\]|^\S+\(\)?$|\\\w|^\W*\[|\w_\w+_\w|@\w+@|--\w+[ =]--|&\w+;|\(\w*_\w*\)|//|<<|>>"
 )
 _NUMBERING = re.compile(r"(?:\d+(?:\.\d+)*\.?|[A-Z]\.(?:\d+\.)*|[•*·‒–—―-])\s+(?=\S)")
 _CAPTIONS = (
-    re.compile(r"(?:Figure|Table|Example|Chapter|Appendix)\s+[\dA-Z][\d.]*[.:]?\s+(?=\w)"),
-    re.compile(r"(?:Abbildung|Tabelle|Beispiel|Kapitel|Anhang)\s+[\dA-Z][\d.]*[.:]?\s+(?=\w)"),
+    re.compile(r"(?:Figure|Table|Example|Chapter|Appendix)\s+[\dA-Z][\d.]*[.:]?\s+(?=\S)"),
+    re.compile(r"(?:Abbildung|Tabelle|Beispiel|Kapitel|Anhang)\s+[\dA-Z][\d.]*[.:]?\s+(?=\S)"),
 )
 
 
@@ -76,7 +78,7 @@ def clean(raw_pairs: Iterable[RawPair], *, source: str, removed: Counter[str]) -
     """
     for raw in raw_pairs:
         english, german = _without_labels(raw.english, raw.german)
-        reason = rejection(english, german, min_words=3 if raw.is_message else 2)
+        reason = rejection(english, german, min_words=5 if raw.is_message else 2)
         if reason is None:
             yield Pair(source, raw.document, english, german)
         else:
@@ -113,7 +115,7 @@ def _lengths_differ(english: str, german: str, min_words: int) -> bool:
     a, b = len(english.split()), len(german.split())
     if max(a, b) <= 5:
         return not 0.25 <= len(german) / len(english) <= 4
-    return not (0.4 <= b / a <= 2.5 and 0.45 <= len(german) / len(english) <= 2.6)
+    return not (0.4 <= b / a <= 2.5 and 0.55 <= len(german) / len(english) <= 2.2)
 
 
 def _mostly_other_characters(text: str) -> bool:
@@ -129,8 +131,8 @@ def _wrong_language(english: str, german: str, min_words: int) -> bool:
     """Says whether the function words are those of the other language, or of none."""
     counts = []
     for text, own, other in (
-        (english, _ENGLISH.split(), _GERMAN.split()),
-        (german, _GERMAN.split(), _ENGLISH.split()),
+        (english, _ENGLISH, _GERMAN),
+        (german, _GERMAN, _ENGLISH),
     ):
         words = _words(text)
         mine, others = sum(word in own for word in words), sum(word in other for word in words)
@@ -159,7 +161,7 @@ _Rule = Callable[[str, str, int], bool]
 _RULES: dict[str, _Rule] = {
     "empty": lambda a, b, n: not a.strip() or not b.strip(),
     "something missing in the text": lambda a, b, n: HOLE in a + b,
-    "a label: one word, or two of a program": lambda a, b, n: len(a.split()) < n,
+    "a label: one word, or under five of a program": lambda a, b, n: len(a.split()) < n,
     "too long": lambda a, b, n: max(len(a.split()), len(b.split())) > MAX_WORDS,
     "broken characters": lambda a, b, n: "\ufffd" in a + b,
     "both sides are the same": lambda a, b, n: letters(a) == letters(b),

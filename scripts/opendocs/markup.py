@@ -43,6 +43,7 @@ _NAVIGATION = _names(
     "contents table-of-contents languages footer embedded"
 )
 _SKIPPED = _names("indexterm footnote anchor remark comment shortcut script style")
+_ENDS_TEXT = (_BLOCKS | _CONTAINERS | _NOT_TEXT) - _SKIPPED
 _SKIPPED_CLASSES = _names("footnote headerlink noteicon MAC")
 _HOLES = _names(
     "xref footnoteref biblioref olink inlinemediaobject inlinegraphic graphic mediaobject media "
@@ -170,7 +171,7 @@ def _own_text(element: Any) -> str:
     """Returns the text of a block up to the first block inside it."""
     text = element.text or ""
     for child in element:
-        if _name(child) in _BLOCKS | _CONTAINERS | _NOT_TEXT - _SKIPPED:
+        if _name(child) in _ENDS_TEXT:
             break
         text += _text(child) + (child.tail or "")
     return tidy(text)

@@ -30,8 +30,8 @@ class SplitRules:
         known_5grams: Largest share of English 5-grams that occur in training data.
     """
 
-    test_share: float = 0.08
-    valid_share: float = 0.05
+    test_share: float = 0.12
+    valid_share: float = 0.06
     largest_document: float = 0.04
     test_per_bucket: int = 300
     valid_per_bucket: int = 200

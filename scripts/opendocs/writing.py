@@ -100,8 +100,9 @@ def _lengths(splits: Splits) -> tuple[Sequence[str], list[Sequence[str]]]:
     labels = [f"{low}-{high}" for low, high in zip(lows, DEFAULT_EDGES, strict=False)]
     rows: list[Sequence[str]] = []
     for name, pairs in _parts(splits).items():
-        numbers = Counter(bucket(pair.words) for pair in pairs)
-        rows.append((name, *(f"{numbers[k]:,}" for k in range(len(lows)))))
+        for kind in ("sentence", "multi"):
+            numbers = Counter(bucket(pair.words) for pair in pairs if _kind(pair) == kind)
+            rows.append((f"{name}, {kind}", *(f"{numbers[k]:,}" for k in range(len(lows)))))
     return ("split", *labels, f"{lows[-1]}+"), rows
 
 
