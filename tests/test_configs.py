@@ -50,9 +50,10 @@ def test_every_file_composes_and_is_possible(choice, tmp_path):
         instantiate(config.logger)
 
 
-@pytest.mark.parametrize("name", names("debug"))
-def test_every_debug_file_composes(name):
-    check_config(composed(f"debug={name}"))
+@pytest.mark.parametrize("group", ["debug", "launcher"])
+def test_every_file_that_changes_other_groups_composes(group):
+    for name in names(group):
+        check_config(composed(f"{group}={name}"))
 
 
 @pytest.mark.parametrize(
