@@ -142,6 +142,8 @@ def split_units(text: str, unit: LengthUnit) -> tuple[str, ...]:
 def reduce_to_words(weights: Tensor, target_shares: Tensor, source_shares: Tensor) -> Tensor:
     """Adds source pieces, averages target pieces, and normalises the rows.
 
+    Target pieces are added as well: what a mean divides by falls out when rows are normalised.
+
     Args:
         weights: (L, T, S) between pieces, EOS left out.
         target_shares: (T, T'), how much of each target piece belongs to each word; rows sum to 1.
@@ -150,8 +152,7 @@ def reduce_to_words(weights: Tensor, target_shares: Tensor, source_shares: Tenso
     Returns:
         (L, T', S').
     """
-    means = target_shares / target_shares.sum(0).clamp(min=1e-30)  # columns sum to 1
-    words = means.T @ weights @ source_shares
+    words = target_shares.T @ weights @ source_shares
     return words / words.sum(-1, keepdim=True).clamp(min=1e-30)
 
 

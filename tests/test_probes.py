@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
@@ -50,7 +51,8 @@ def grammar(tmp_path_factory):
 @pytest.fixture(scope="module")
 def attending(tmp_path_factory, grammar):
     """A run with attention on the grammar, probed."""
-    folder = finished_run(tmp_path_factory.mktemp("run"), *grammar, *model_options("transformer"))
+    model = model_options("transformer", decoder_layers=2)
+    folder = finished_run(tmp_path_factory.mktemp("run"), *grammar, *model)
     probe_run(folder)
     return folder
 
@@ -233,6 +235,7 @@ def test_the_nll_of_a_run_covers_every_token_of_its_references(plain):
 def test_the_alignment_is_scored_on_test_with_the_layer_that_is_best_on_validation(attending):
     entry = numbers(attending)["alignment"]
     by_layer = entry["valid_aer_by_layer"]
+    assert len(set(by_layer)) == 2
     assert entry["layer"] == by_layer.index(min(by_layer))
     translator = Translator.from_checkpoint(attending / "checkpoints" / "best.ckpt")
     test = data_of(attending).split("test")
@@ -242,9 +245,7 @@ def test_the_alignment_is_scored_on_test_with_the_layer_that_is_best_on_validati
     ]
     gold = {name: [gold_links(row[name]) for row in test] for name in ("sure", "possible")}
     scores = score_alignment(found, **gold)
-    assert entry["num_sentences"] == len(test)
-    assert entry["aer"] == pytest.approx(scores.aer, abs=0.01)  # near ties may fall otherwise
-    assert entry["precision"] == pytest.approx(scores.precision, abs=0.01)
+    assert asdict(scores).items() <= entry.items()
 
 
 def test_two_sentences_of_about_12_and_25_words_are_shown(attending):
