@@ -11,22 +11,29 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from opendocs.alignment import aligned_texts
-from opendocs.filters import Pair, clean
-from opendocs.packages import (
-    Package,
-    check_system,
-    copyright_notice,
-    download,
-    known_packages,
-    read_texts,
-)
-from opendocs.sources import SOURCES
-from opendocs.splitting import SplitRules, Splits, split
-from opendocs.writing import readme, write_corpus
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+
+try:
+    from opendocs.alignment import aligned_texts
+    from opendocs.filters import Pair, clean
+    from opendocs.packages import (
+        Package,
+        check_system,
+        copyright_notice,
+        download,
+        known_packages,
+        read_texts,
+    )
+    from opendocs.sources import SOURCES
+    from opendocs.splitting import SplitRules, Splits, split
+    from opendocs.writing import readme, write_corpus
+except ModuleNotFoundError as error:
+    raise SystemExit(
+        f"The Python package {error.name} is missing; install what this needs with "
+        "`pip install -e '.[opendocs]'`."
+    ) from None
 
 MIN_TRAIN_PAIRS = 10_000
 
@@ -42,6 +49,8 @@ def main() -> None:
         build(arguments.directory)
     except ValueError as error:
         parser.exit(2, f"{error}\n")
+    except OSError as error:
+        parser.exit(2, f"{error}; choose a folder that can be written and has 2 GB of space.\n")
 
 
 def build(directory: Path) -> None:
@@ -72,7 +81,8 @@ def build(directory: Path) -> None:
     text = readme(splits, sources=SOURCES, packages=packages, removed=removed)
     (directory / "README.md").write_text(text, encoding="utf-8")
     report(splits, removed)
-    console.print(f"Train on it with: python train.py data=opendocs data.directory={directory}")
+    command = f"python train.py data=opendocs data.directory={directory}"
+    console.print(f"Train on it with: {command}", soft_wrap=True)
 
 
 def fetch(folder: Path) -> dict[str, list[Package]]:

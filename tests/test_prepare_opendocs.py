@@ -500,6 +500,11 @@ def test_too_little_text_is_an_error_and_writes_nothing(system, capsys, tmp_path
     assert not list(tmp_path.glob("*.gz"))
 
 
+def test_a_folder_that_cannot_be_made_is_an_error_of_one_sentence(system, capsys, tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    assert "choose a folder" in fails(system, capsys, tmp_path / "file")
+
+
 def test_other_systems_are_pointed_to_the_hub(system, capsys, tmp_path):
     system.setattr(recipe, "check_system", packages.check_system)
     system.setattr(packages.shutil, "which", lambda program: None)
