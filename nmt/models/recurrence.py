@@ -25,6 +25,8 @@ class RecurrentLinear:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Returns x W^T (N, outputs) of x (N, inputs)."""
+        if not torch.is_grad_enabled():
+            return x @ self._weight.mT
         product: Tensor = _Step.apply(x, self._weight, self._steps)  # type: ignore[no-untyped-call]
         return product
 
