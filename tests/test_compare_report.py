@@ -254,6 +254,7 @@ def test_chinese_words_are_drawn_with_a_font_that_has_them_or_the_lack_is_named(
     assert png.stat().st_size > 1000
     messages = {str(warning.message) for warning in caught}
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["你", "好"]
+    assert not any("Last Resort" in font for font in fonts)
     if len(fonts) == 1:
         (message,) = messages
         assert "'你好'" in message

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -56,10 +57,11 @@ def _run(options: argparse.Namespace) -> None:
         results = compare(options.runs, split=options.split or "test")
     options.output.mkdir(parents=True, exist_ok=True)
     written = [write_results(options.output / "results.json", results)]
-    written += write_report(options.output, results)
+    with warnings.catch_warnings(record=True) as caught:
+        written += write_report(options.output, results)
     console = Console()
-    for warning in results["warnings"]:
-        Console(stderr=True).print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
+    for text in [*results["warnings"], *(str(warning.message) for warning in caught)]:
+        Console(stderr=True).print(Text(f"Warning: {text}", style="yellow"), soft_wrap=True)
     _print_primary(console, results)
     print_paths(console, written)
 

@@ -1,5 +1,6 @@
 """How much of a sentence fits one vector: BLEU against words (and bits) per memory vector."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,11 +50,7 @@ def slot_families(systems: Sequence[System]) -> dict[str, list[System]]:
             key = repr((system.model_name, sorted(rest.items(), key=lambda item: item[0])))
             families.setdefault(key, []).append(system)
     kept = [sorted(f, key=_slots) for f in families.values() if any(s.memory_slots for s in f)]
-    names = [family[0].model_name for family in kept]
-    return {
-        name if names.count(name) == 1 else f"{name}, {_sizes(family[0])}": family
-        for name, family in zip(names, kept, strict=True)
-    }
+    return {re.sub(r", memory_slots=\d+", "", family[0].label): family for family in kept}
 
 
 def slot_results(
@@ -158,9 +155,3 @@ def _predict(x: Floats, y: Floats, at: Floats) -> Floats:
 
 def _slots(system: System) -> float:
     return float("inf") if system.memory_slots is None else system.memory_slots
-
-
-def _sizes(system: System) -> str:
-    keys = ("model.width", "model.encoder_hidden", "trainer.max_steps")
-    parts = [f"{key.split('.')[-1]}={system.config[key]}" for key in keys if key in system.config]
-    return ", ".join(parts)

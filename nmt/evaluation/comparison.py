@@ -67,11 +67,11 @@ def compare(paths: Sequence[Path], *, split: str = "test") -> dict[str, Any]:
     }
     for name, found in scores.items():
         _check_scores(found, systems, name)
-    shown = shown_systems(systems)
+    shown, task = shown_systems(systems), _task(systems)
     results = {
         "version": VERSION,
         "split": split,
-        "task": _task(systems),
+        "task": task,
         "signatures": {
             "BLEU": facts[split]["signature"],
             "chrF": facts[split]["chrf_signature"],
@@ -85,10 +85,10 @@ def compare(paths: Sequence[Path], *, split: str = "test") -> dict[str, Any]:
         "warnings": [*budget_warnings(systems), *probes.notes],
         "systems": [_system(system, probes, is_shown=system in shown) for system in systems],
         "splits": {name: _split(found, facts[name]) for name, found in scores.items()},
-        "falls": falls(scores[split], systems, facts["longest_train_source_words"]),
-        **_contrasts(scores[split], shown, facts),
+        "falls": falls(scores[split], systems, task["longest_train"]),
+        **_contrasts(scores[split], shown, task),
         **_probed(scores[split], systems, probes, split),
-        "example": _example(scores[split], shown, facts["longest_train_source_words"]),
+        "example": _example(scores[split], shown, task["longest_train"]),
     }
     return plain(results)
 
@@ -147,13 +147,13 @@ def _check_scores(scores: SplitScores, systems: Sequence[System], split: str) ->
 
 
 def _contrasts(
-    scores: SplitScores, systems: Sequence[System], facts: Mapping[str, Any]
+    scores: SplitScores, systems: Sequence[System], task: Mapping[str, Any]
 ) -> dict[str, Any]:
     if len(systems) < 2:
         return {"differences": [], "tests": None}
     return {
-        "differences": differences(scores, systems, facts["longest_train_source_words"]),
-        "tests": paired_tests(scores, systems, target_lang=facts["target_lang"]),
+        "differences": differences(scores, systems, task["longest_train"]),
+        "tests": paired_tests(scores, systems, target_lang=task["target_lang"]),
     }
 
 

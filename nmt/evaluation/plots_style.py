@@ -69,7 +69,9 @@ def font_families(text: str) -> list[str]:
         return [_DEFAULT_FONT]
     fonts = sorted(font_manager.fontManager.ttflist, key=lambda font: (font.name, font.weight))
     for font in fonts:
-        if font.style == "normal" and needed <= FT2Font(font.fname).get_charmap().keys():
+        # Matplotlib's last resort has every character, as the same box.
+        shows = font.style == "normal" and not font.name.startswith("Last Resort")
+        if shows and needed <= FT2Font(font.fname).get_charmap().keys():
             return [_DEFAULT_FONT, font.name]
     missing = "".join(sorted(map(chr, needed)))[:10]
     warnings.warn(

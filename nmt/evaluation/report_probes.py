@@ -75,7 +75,10 @@ def slots(results: Results) -> Section | None:
                 "best falling step function of the load through the points with slots",
             ),
         ],
-        [Table(columns, rows, "How well one curve fits: R² of non-increasing (isotonic) fits")],
+        [
+            _slots_table(results),
+            Table(columns, rows, "How well one curve fits: R² of non-increasing (isotonic) fits"),
+        ],
         [
             "R² is the share of the variance of BLEU between points (one for each k and length "
             "range, unweighted) that the best non-increasing function explains: one function of "
@@ -90,6 +93,16 @@ def slots(results: Results) -> Section | None:
             "Neural Machine Translation, vary an attention bridge and look at sentence length.",
         ],
     )
+
+
+def _slots_table(results: Results) -> Table:
+    points = results["slots"]["points"]
+    ranges = list(dict.fromkeys(point["range"] for point in points))
+    rows = []
+    for label in dict.fromkeys(point["system"] for point in points):
+        scores = {p["range"]: p["bleu"] for p in points if p["system"] == label}
+        rows.append((label, *(with_interval(scores.get(name)) for name in ranges)))
+    return Table(("BLEU by input length", *ranges), rows)
 
 
 def train(results: Results) -> Section | None:

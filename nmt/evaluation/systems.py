@@ -84,7 +84,8 @@ def find_runs(paths: Sequence[Path]) -> list[ComparedRun]:
             raise ValueError(
                 f"{path} holds no metrics.json; name the folder of a finished run or of several."
             )
-        directories += [path] if path in found else found
+        # A folder within a run, such as an evaluation's output, belongs to the run.
+        directories += [folder for folder in found if not set(folder.parents) & set(found)]
     unique = {directory.resolve(): directory for directory in directories}
     return [_read(directory) for directory in unique.values()]
 
@@ -144,6 +145,7 @@ def budget_warnings(systems: Sequence[System]) -> list[str]:
     for key, what, tolerance in (
         ("updates", "updates", 0.0),
         ("target_tokens_seen", "target tokens", 0.01),
+        ("longest_train_source_words", "words or characters in the longest input", 0.0),
     ):
         budgets = {system.label: mean_metric(system, key) for system in systems}
         known = [budget for budget in budgets.values() if budget is not None]
