@@ -108,14 +108,14 @@ def fetch(folder: Path) -> dict[str, list[Package]]:
             folder=folder,
             progress=lambda done: progress.update(task, advance=done),
         )
-    unknown = [name for listed in names.values() for name in listed if name not in known]
-    _say_missing("not in this release", unknown)
-    _say_missing("could not be downloaded", [package.name for package in failed])
     if len(failed) == len(known):
         raise ValueError(
             "No package could be downloaded; check the network, and run `apt-get update` (as root) "
             "in case apt's lists are old."
         )
+    unknown = [name for listed in names.values() for name in listed if name not in known]
+    _say_missing("not in this release", unknown)
+    _say_missing("could not be downloaded", [package.name for package in failed])
     return {
         source: [known[name] for name in listed if name in known and known[name] not in failed]
         for source, listed in names.items()

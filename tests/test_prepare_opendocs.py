@@ -361,7 +361,7 @@ def test_only_what_is_not_there_is_downloaded(monkeypatch, tmp_path):
     calls, done = [], []
 
     def run(command, *, folder):
-        calls.append(command[3:])
+        calls.append(command[command.index("download") + 1 :])
         for name in ("cut", "new"):
             (folder / f"{name}_1_all.deb").write_bytes(b"123")
 
@@ -370,6 +370,15 @@ def test_only_what_is_not_there_is_downloaded(monkeypatch, tmp_path):
     assert calls == [["cut=1", "new=1", "gone=1"]]
     assert [package.name for package in failed] == ["gone"]
     assert sum(done) == 4
+
+
+def test_a_download_without_network_ends_early(monkeypatch, tmp_path):
+    calls = []
+    monkeypatch.setattr(packages, "_run", lambda command, *, folder: calls.append(command))
+    wanted = [packages.Package(f"p{k}", "1", "all", 3) for k in range(97)]
+    failed = packages.download(wanted, folder=tmp_path, progress=lambda done: None)
+    assert failed == wanted
+    assert len(calls) == 1
 
 
 @pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg-deb")

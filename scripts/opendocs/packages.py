@@ -85,7 +85,7 @@ def known_packages(names: Iterable[str]) -> dict[str, Package]:
 def download(
     packages: Sequence[Package], *, folder: Path, progress: Callable[[int], object]
 ) -> list[Package]:
-    """Downloads what is not there yet.
+    """Downloads what is not there yet; gives up when nothing arrives any more.
 
     Args:
         packages: What is wanted.
@@ -101,8 +101,10 @@ def download(
     for start in range(0, len(missing), _CHUNK):
         chunk = missing[start : start + _CHUNK]
         wanted = [f"{package.name}={package.version}" for package in chunk]
-        _run(["apt-get", "-q", "download", *wanted], folder=folder)
+        _run(["apt-get", "-q", "-o", "Acquire::Retries=0", "download", *wanted], folder=folder)
         progress(len(chunk))
+        if not any(_is_there(package, folder) for package in chunk):
+            break
     return [package for package in packages if not _is_there(package, folder)]
 
 
