@@ -27,7 +27,8 @@ def probe_joined(run: TrainedRun) -> Iterator[dict[str, Any]]:
     order: their references are one text, cut otherwise, so that scores of different sizes compare
     too, not only joined and alone within a size. Where a size does not divide their number, the
     last ones are left out (2 of 240 for groups of 7, none for the others). Sizes whose inputs have
-    more than 80 words in the mean are left out.
+    more than 80 words in the mean are left out. Inputs of more sentences than training ever had
+    are extrapolation, like lengths it never had.
 
     Yields:
         One object a group: num_joined, source_words, and the texts reference, joined (the
