@@ -10,7 +10,7 @@ from typing import Any
 
 from nmt.evaluation.bootstrap import BOOTSTRAP_SEED, COVERAGE, NUM_RESAMPLES
 from nmt.evaluation.capacity import slot_results
-from nmt.evaluation.contrasts import differences, falls, paired_tests, role
+from nmt.evaluation.contrasts import differences, falls, in_order, paired_tests, role
 from nmt.evaluation.probe_results import (
     Probes,
     alignment_results,
@@ -54,7 +54,7 @@ def compare(paths: Sequence[Path], *, split: str = "test") -> dict[str, Any]:
     long = f"{split}_long"
     splits = [split, long] if all(long in run.run.splits for run in runs) else [split]
     check_comparable(runs, splits)
-    systems = group_systems(runs)
+    systems = in_order(group_systems(runs))
     probes = read_probes(systems)
     facts = systems[0].metrics
     target_lang = facts["target_lang"]

@@ -30,6 +30,17 @@ def role(system: System) -> str:
     return {"none": "constant", "additive": "attended"}.get(str(attention), by_name)
 
 
+def in_order(systems: Sequence[System]) -> list[System]:
+    """Orders systems: one constant context, attention, others, then memory slots from few on."""
+    places = {"constant": 0, "attended": 1, "": 2}
+
+    def place(system: System) -> tuple[bool, int, str, int]:
+        slots = system.memory_slots or 0
+        return slots > 0, places[role(system)], system.model_name if slots else "", slots
+
+    return sorted(systems, key=place)
+
+
 def baseline_of(systems: Sequence[System]) -> System:
     """Returns the first system with one constant context, or the first of all."""
     return next((system for system in systems if role(system) == "constant"), systems[0])

@@ -50,9 +50,11 @@ def draw_by_length(results: Results, *, metric: str = "bleu") -> Figure:
     name = {"bleu": "BLEU", "chrf": "chrF"}[metric]
     figure = new_figure(7.2, 4.6, title=f"{name} by input length")
     axes = figure.add_subplot()
-    ranges = _ranges(results, list(results["splits"]))
-    places = {bucket.label: place for place, bucket in enumerate(ranges)}
-    for number, split in enumerate(results["splits"].values()):
+    first = next(iter(styles))
+    splits = results["splits"].values()
+    ranges = _ranges([split["systems"][first]["buckets"] for split in splits])
+    places = {bucket.label: place for place, bucket in enumerate(ranges[0])}
+    for number, split in enumerate(splits):
         for label, style in styles.items():
             buckets = split["systems"][label]["buckets"]
             dashed = LineStyle(style.colour, style.marker, ":" if number else "-")
@@ -70,9 +72,10 @@ def draw_train_by_length(results: Results) -> Figure:
     styles = {label: s for label, s in system_styles(results).items() if label in trains}
     figure = new_figure(7.2, 4.6, title="BLEU by input length: test and training sentences")
     axes = figure.add_subplot()
-    tables = [[*split[label]["buckets"], *trains[label]["buckets"]] for label in styles]
-    ranges = _sorted_ranges([bucket for table in tables for bucket in table])
-    places = {bucket.label: place for place, bucket in enumerate(ranges)}
+    first = next(iter(styles))
+    tables = [split[first]["buckets"], trains[first]["buckets"]]
+    ranges = _ranges(tables)
+    places = {bucket.label: place for place, bucket in enumerate(ranges[0])}
     for label, style in styles.items():
         for suffix, dashes, buckets in (
             (results["split"], "-", split[label]["buckets"]),
@@ -94,7 +97,7 @@ def draw_slots_by_length(results: Results) -> Figure:
         max(7.2, 4.6 * len(families)), 4.8, title="BLEU by input length and memory slots"
     )
     split = results["splits"][results["split"]]["systems"]
-    ranges = _ranges(results, [results["split"]])
+    ranges = _ranges([next(iter(split.values()))["buckets"]])
     constants = [s["label"] for s in results["systems"] if s["role"] == "constant"]
     all_axes = figure.subplots(1, len(families), sharey=True, squeeze=False)[0]
     for number, (axes, (family, labels)) in enumerate(zip(all_axes, families.items(), strict=True)):
@@ -166,29 +169,23 @@ def _slots_name(results: Results, label: str) -> str:
     return "all words" if slots is None else f"k = {slots}"
 
 
-def _ranges(results: Results, splits: Sequence[str]) -> list[Bucket]:
-    tables = [next(iter(results["splits"][name]["systems"].values())) for name in splits]
-    return _sorted_ranges([bucket for table in tables for bucket in table["buckets"]])
-
-
-def _sorted_ranges(buckets: Sequence[Mapping[str, Any]]) -> list[Bucket]:
-    """Returns the ranges that occur, each once, with the sentences of all its occurrences."""
-    counts: dict[tuple[int, int | None], list[int]] = {}
-    for bucket in buckets:
-        counts.setdefault((bucket["low"], bucket["high"]), []).append(bucket["num_sentences"])
+def _ranges(tables: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Bucket]]:
+    """Returns the ranges that occur in any table, once for each with its number of sentences."""
+    bounds = sorted({(b["low"], b["high"]) for table in tables for b in table}, key=lambda b: b[0])
+    counts = [{(b["low"], b["high"]): b["num_sentences"] for b in table} for table in tables]
     return [
-        Bucket(low, high, max(numbers), None, None, None, None)
-        for (low, high), numbers in sorted(counts.items(), key=lambda item: item[0][0])
+        [Bucket(*each, found.get(each, 0), None, None, None, None) for each in bounds]
+        for found in counts
     ]
 
 
-def _finish(axes: Axes, results: Results, ranges: Sequence[Bucket], name: str) -> None:
+def _finish(axes: Axes, results: Results, ranges: Sequence[Sequence[Bucket]], name: str) -> None:
     task = results["task"]
-    label_ranges(axes, {"": ranges}, task["unit"])
+    label_ranges(axes, {str(place): table for place, table in enumerate(ranges)}, task["unit"])
     axes.set_xlabel(f"input length ({task['unit']}s); n: sentences", color=INK)
     set_score_axis(axes, name)
     if task["longest_train"] is not None:
-        shade_beyond(axes, ranges, task["longest_train"], task["unit"], prefix="extrapolation: ")
+        shade_beyond(axes, ranges[0], task["longest_train"], task["unit"], prefix="extrapolation: ")
 
 
 def _legend(figure: Figure, num_lines: int) -> None:

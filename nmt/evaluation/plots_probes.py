@@ -6,6 +6,7 @@ from typing import Any
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, ScalarFormatter
 
 from nmt.evaluation.plots_length import (
@@ -56,7 +57,7 @@ def draw_words_per_vector(results: Results) -> Figure:
     for number, (axes, (key, name)) in enumerate(
         zip(figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True)
     ):
-        _draw_points(axes, results, key, with_labels=number == 0)
+        _draw_points(axes, results, key)
         fit = slots["fits"][-1]
         places = fit["curves"][key]
         r2 = fit[f"r2_{key}"]
@@ -71,7 +72,7 @@ def draw_words_per_vector(results: Results) -> Figure:
         axes.xaxis.set_minor_locator(FixedLocator([]))
         axes.set_xlim(right=highest * 1.15)
         _finish_scores(axes, name="BLEU" if number == 0 else "")
-    figure.legend(loc="outside lower center", ncols=6, frameon=False, fontsize=8.5)
+    _slots_legend(figure, results)
     return figure
 
 
@@ -154,23 +155,16 @@ def draw_heat_map(entry: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def _draw_points(axes: Axes, results: Results, key: str, *, with_labels: bool) -> None:
+def _draw_points(axes: Axes, results: Results, key: str) -> None:
     slots = results["slots"]
-    for number, (family, labels) in enumerate(slots["families"].items()):
+    for number, labels in enumerate(slots["families"].values()):
         for label, style in slot_styles(results, labels).items():
             points = [point for point in slots["points"] if point["system"] == label]
-            k = "all" if points[0]["slots"] is None else points[0]["slots"]
-            name = f"{family}, k = {k}" if with_labels else ""
-            _scatter(axes, points, key, LineStyle(style.colour, MARKERS[number]), name)
-    for family in dict.fromkeys(point["family"] for point in slots["final_state"]):
-        points = [point for point in slots["final_state"] if point["family"] == family]
-        name = f"{family} (final state)" if with_labels else ""
-        _scatter(axes, points, key, LineStyle(GREY, "x"), name)
+            _scatter(axes, points, key, LineStyle(style.colour, MARKERS[number]))
+    _scatter(axes, slots["final_state"], key, LineStyle(GREY, "x"))
 
 
-def _scatter(
-    axes: Axes, points: Sequence[Mapping[str, Any]], key: str, style: LineStyle, label: str
-) -> None:
+def _scatter(axes: Axes, points: Sequence[Mapping[str, Any]], key: str, style: LineStyle) -> None:
     values = [point["bleu"] for point in points]
     axes.errorbar(
         [point[key] for point in points],
@@ -179,7 +173,6 @@ def _scatter(
             [max(0.0, value["value"] - value["low"]) for value in values],
             [max(0.0, value["high"] - value["value"]) for value in values],
         ],
-        label=label or "_nolegend_",
         color=style.colour,
         marker=style.marker,
         linestyle="none",
@@ -187,6 +180,26 @@ def _scatter(
         elinewidth=1,
         zorder=3,
     )
+
+
+def _slots_legend(figure: Figure, results: Results) -> None:
+    """Explains colours (number of slots) and markers (family) apart."""
+    slots = results["slots"]
+    labels = [label for labels in slots["families"].values() for label in labels]
+    names = {point["system"]: point["slots"] for point in slots["points"]}
+    colours = {names[k]: style.colour for k, style in slot_styles(results, labels).items()}
+    looks = [
+        (f"k = {'all' if count is None else count}", LineStyle(colours[count], "s"))
+        for count in sorted(colours, key=lambda count: (count is None, count))
+    ]
+    looks += [(name, LineStyle(INK, MARKERS[i])) for i, name in enumerate(slots["families"])]
+    constants = dict.fromkeys(point["family"] for point in slots["final_state"])
+    looks += [(", ".join(constants) + " (final state)", LineStyle(GREY, "x"))] if constants else []
+    handles = [
+        Line2D([], [], color=look.colour, marker=look.marker, linestyle="none", label=name)
+        for name, look in looks
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False, fontsize=8.5)
 
 
 def _finish_scores(axes: Axes, *, name: str = "BLEU") -> None:
