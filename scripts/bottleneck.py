@@ -19,6 +19,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+if __name__ == "bottleneck":  # pandas, which looks for a library of this name beside the script
+    raise ImportError("scripts/bottleneck.py is a program, not the library bottleneck")
+
 from nmt.cli.compare import main as compare
 from nmt.cli.probe import main as probe
 

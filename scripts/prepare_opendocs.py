@@ -137,7 +137,8 @@ def read(packages: Sequence[Package], directory: Path) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for package in packages:
         texts = read_texts(directory / "packages" / package.file_name)
-        (notices / f"{package.name}.txt").write_bytes(copyright_notice(texts))
+        if notice := copyright_notice(texts):
+            (notices / f"{package.name}.txt").write_bytes(notice)
         files |= texts
     return files
 

@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,9 +15,9 @@ SCRIPT = Path(__file__).parents[1] / "scripts" / "bottleneck.py"
 
 @pytest.fixture(scope="module")
 def bottleneck():
-    spec = importlib.util.spec_from_file_location("bottleneck", SCRIPT)
+    spec = importlib.util.spec_from_file_location("bottleneck_experiment", SCRIPT)
     module = importlib.util.module_from_spec(spec)
-    sys.modules["bottleneck"] = module
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 
@@ -66,3 +68,11 @@ def test_one_command_trains_compares_and_keeps_what_is_finished(bottleneck, tmp_
     assert bottleneck.main(arguments) == 0
     assert trained.stat().st_mtime_ns == before
     assert bottleneck.main([*arguments, "label_smoothing=0.2"]) == 1
+
+
+def test_pandas_does_not_take_the_script_for_a_library():
+    code = "import pandas, sys; assert 'bottleneck' not in sys.modules"
+    script = [sys.executable, "-W", "error", "-c", code]
+    environment = os.environ | {"PYTHONPATH": str(SCRIPT.parent)}  # as for a program in scripts/
+    done = subprocess.run(script, env=environment, capture_output=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr

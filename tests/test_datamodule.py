@@ -477,7 +477,7 @@ def test_reports_are_plain_json(make, tmp_path):
 
 def test_a_file_that_cannot_be_read_is_not_blamed_on_the_cache(tmp_path):
     def make(folder):
-        (tmp_path / "gone.txt").read_text()
+        (tmp_path / "gone.txt").read_bytes()
 
     with pytest.raises(FileNotFoundError, match=r"gone\.txt"):
         cached(tmp_path / "cache", "a", make)
