@@ -17,7 +17,8 @@ from fabricated_runs import corpus, write_probes, write_run
 from nmt.cli.compare import main
 from nmt.evaluation import contrasts
 from nmt.evaluation.comparison import compare, read_results
-from nmt.evaluation.plots_probes import draw_heat_map
+from nmt.evaluation.plots_length import draw_by_length
+from nmt.evaluation.plots_probes import draw_heat_map, draw_words_per_vector
 from nmt.evaluation.plots_style import font_families, save_figure
 from nmt.evaluation.report import write_report
 
@@ -140,6 +141,42 @@ def test_all_figures_are_there_and_small(report):
         for path in (report / f"{name}.png", report / f"{name}.svg"):
             assert path.stat().st_size < 300_000
         assert "<dc:date>" not in (report / f"{name}.svg").read_text(encoding="utf-8")
+
+
+def test_the_headline_has_a_line_and_a_band_for_each_system_and_split(report):
+    results = read_results(report / "results.json")
+    axes = draw_by_length(results).axes[0]
+    lines = [line for line in axes.lines if line.get_marker() != "None"]
+    drawn = [line.get_ydata().tolist() for line in lines]
+    assert drawn == [
+        [
+            bucket["bleu"]["value"]
+            for bucket in results["splits"][split]["systems"][label]["buckets"]
+        ]
+        for split in ("test", "test_long")
+        for label in ("rnn", "bahdanau")
+    ]
+    assert len(axes.collections) == len(lines)
+    (shade,) = axes.patches
+    assert shade.get_x() == pytest.approx(1.5)  # behind 11-20, as training ended at 20
+    (label,) = axes.texts
+    assert label.get_text() == "extrapolation: longer than any training input (over 20 words)"
+
+
+def test_points_of_the_load_of_a_vector_are_those_of_the_results(report):
+    results = read_results(report / "results.json")
+    for place, key in enumerate(("words_per_vector", "bits_per_vector")):
+        axes = draw_words_per_vector(results).axes[place]
+        drawn = {
+            point
+            for container in axes.containers
+            for point in zip(*container.lines[0].get_data(), strict=True)
+        }
+        slots = results["slots"]
+        assert drawn == {
+            (point[key], point["bleu"]["value"])
+            for point in [*slots["points"], *slots["final_state"]]
+        }
 
 
 def test_the_page_needs_no_other_file_and_holds_every_figure(report):

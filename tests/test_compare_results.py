@@ -58,7 +58,7 @@ def runs(finished, tmp_path):
 def test_runs_that_differ_in_their_seed_alone_are_one_system(runs):
     results = compare([runs])
     found = {system["label"]: system["seeds"] for system in results["systems"]}
-    assert found == {"bahdanau": [1, 2], "rnn": [1, 2]}
+    assert found == {"rnn": [1, 2], "bahdanau": [1, 2]}
 
 
 def test_a_label_names_what_tells_systems_of_one_name_apart(tmp_path):
@@ -70,6 +70,30 @@ def test_a_label_names_what_tells_systems_of_one_name_apart(tmp_path):
         write_run(tmp_path / f"width{width}", half_wrong, model={"width": width})
     labels = {system["label"] for system in compare([tmp_path])["systems"]}
     assert labels == {"bahdanau", "bahdanau, memory_slots=4", "rnn, width=16", "rnn, width=32"}
+
+
+def test_systems_come_in_a_fixed_order_whatever_the_folders_are_called(tmp_path):
+    for folder, name, slots in (
+        ("a", "transformer", None),
+        ("b", "bahdanau", 16),
+        ("c", "bahdanau", 2),
+        ("d", "bahdanau", None),
+        ("e", "rnn", None),
+    ):
+        write_run(tmp_path / folder, almost_right, model_name=name, model={"memory_slots": slots})
+    labels = [system["label"] for system in compare([tmp_path])["systems"]]
+    assert labels == [
+        "rnn",
+        "bahdanau",
+        "transformer",
+        "bahdanau, memory_slots=2",
+        "bahdanau, memory_slots=16",
+    ]
+
+
+def test_an_evaluation_within_a_run_is_no_other_run(runs):
+    shutil.copytree(runs / "rnn1", runs / "rnn1" / "evaluation")
+    assert len(compare([runs])["systems"]) == 2
 
 
 def test_scores_of_a_range_are_means_over_seeds_and_ranges_add_up(runs):
