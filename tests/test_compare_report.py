@@ -18,7 +18,8 @@ from nmt.cli.compare import main
 from nmt.evaluation import contrasts
 from nmt.evaluation.comparison import compare, read_results
 from nmt.evaluation.plots_length import draw_by_length
-from nmt.evaluation.plots_probes import draw_heat_map, draw_words_per_vector
+from nmt.evaluation.plots_probes import draw_heat_map
+from nmt.evaluation.plots_slots import draw_words_per_vector
 from nmt.evaluation.plots_style import font_families, save_figure
 from nmt.evaluation.report import write_report
 
@@ -328,6 +329,12 @@ def test_results_that_cannot_be_read_are_refused_in_one_line(content, message, t
     assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_an_output_that_is_a_file_is_refused_before_the_work(tmp_path, capsys):
+    (tmp_path / "out").touch()
+    assert main([str(tmp_path / "no runs"), "--output", str(tmp_path / "out")]) == 1
+    assert "is a file; name a folder" in capsys.readouterr().err
 
 
 def test_results_are_plain_json(report):

@@ -51,6 +51,8 @@ def _run(options: argparse.Namespace) -> None:
     from nmt.evaluation.report import write_report
     from nmt.evaluation.summary import print_paths
 
+    if options.output.exists() and not options.output.is_dir():
+        raise ValueError(f"--output {options.output} is a file; name a folder.")
     if options.results is not None:
         results = read_results(options.results)
     else:

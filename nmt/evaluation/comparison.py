@@ -11,8 +11,8 @@ from typing import Any
 from nmt.evaluation.bootstrap import BOOTSTRAP_SEED, COVERAGE, NUM_RESAMPLES
 from nmt.evaluation.capacity import slot_results
 from nmt.evaluation.contrasts import differences, falls, in_order, paired_tests, role
+from nmt.evaluation.probe_files import Probes, read_probes
 from nmt.evaluation.probe_results import (
-    Probes,
     alignment_results,
     attention_results,
     bits_results,
@@ -21,7 +21,6 @@ from nmt.evaluation.probe_results import (
     joined_results,
     nll_results,
     range_entry,
-    read_probes,
     train_results,
 )
 from nmt.evaluation.split_scores import SplitScores, score_sentences
@@ -204,7 +203,8 @@ def _system(system: System, probes: Probes, *, is_shown: bool) -> dict[str, Any]
         "seconds": mean_metric(system, "seconds"),
         "flops_per_target_token": flops_per_token(probes, system.label),
         "device": system.metrics.get("device"),
-        "config": dict(system.config),
+        # Of the data only the name: paths are of the machine that trained.
+        "config": {k: v for k, v in system.config.items() if not k.startswith("data.")},
     }
 
 

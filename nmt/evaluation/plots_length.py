@@ -4,16 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from nmt.evaluation.length import Bucket
 from nmt.evaluation.plots import label_ranges, shade_beyond
 from nmt.evaluation.plots_style import (
     COLOURS,
-    GREY,
     INK,
     MARKERS,
     new_figure,
@@ -52,7 +49,7 @@ def draw_by_length(results: Results, *, metric: str = "bleu") -> Figure:
     axes = figure.add_subplot()
     first = next(iter(styles))
     splits = results["splits"].values()
-    ranges = _ranges([split["systems"][first]["buckets"] for split in splits])
+    ranges = ranges_of([split["systems"][first]["buckets"] for split in splits])
     places = {bucket.label: place for place, bucket in enumerate(ranges[0])}
     for number, split in enumerate(splits):
         for label, style in styles.items():
@@ -60,7 +57,7 @@ def draw_by_length(results: Results, *, metric: str = "bleu") -> Figure:
             dashed = LineStyle(style.colour, style.marker, ":" if number else "-")
             xs = [places[bucket["range"]] for bucket in buckets]
             draw_band(axes, xs, [b[metric] for b in buckets], dashed, "" if number else label)
-    _finish(axes, results, ranges, name)
+    finish_lengths(axes, results, ranges, name)
     _legend(figure, len(styles))
     return figure
 
@@ -74,7 +71,7 @@ def draw_train_by_length(results: Results) -> Figure:
     axes = figure.add_subplot()
     first = next(iter(styles))
     tables = [split[first]["buckets"], trains[first]["buckets"]]
-    ranges = _ranges(tables)
+    ranges = ranges_of(tables)
     places = {bucket.label: place for place, bucket in enumerate(ranges[0])}
     for label, style in styles.items():
         for suffix, dashes, buckets in (
@@ -85,50 +82,9 @@ def draw_train_by_length(results: Results) -> Figure:
             values = [bucket["bleu"] for bucket in buckets]
             look = LineStyle(style.colour, style.marker, dashes)
             draw_band(axes, xs, values, look, f"{label}, {suffix}")
-    _finish(axes, results, ranges, "BLEU")
+    finish_lengths(axes, results, ranges, "BLEU")
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     return figure
-
-
-def draw_slots_by_length(results: Results) -> Figure:
-    """Draws BLEU against source length for each number of memory slots, a panel a family."""
-    families = results["slots"]["families"]
-    figure = new_figure(
-        max(7.2, 4.6 * len(families)), 4.8, title="BLEU by input length and memory slots"
-    )
-    split = results["splits"][results["split"]]["systems"]
-    ranges = _ranges([next(iter(split.values()))["buckets"]])
-    constants = [s["label"] for s in results["systems"] if s["role"] == "constant"]
-    all_axes = figure.subplots(1, len(families), sharey=True, squeeze=False)[0]
-    for number, (axes, (family, labels)) in enumerate(zip(all_axes, families.items(), strict=True)):
-        styles = {label: LineStyle(GREY, "x", ":") for label in constants}
-        styles |= slot_styles(results, labels)
-        for label, style in styles.items():
-            buckets = split[label]["buckets"]
-            name = label if label in constants else _slots_name(results, label)
-            values = [bucket["bleu"] for bucket in buckets]
-            draw_band(axes, range(len(buckets)), values, style, "" if number else name)
-        _finish(axes, results, ranges, "BLEU" if number == 0 else "")
-        axes.set_title(family, fontsize=10, color=INK, loc="left")
-    figure.legend(loc="outside lower center", ncols=8, frameon=False, fontsize=9)
-    return figure
-
-
-def slot_styles(results: Results, labels: Sequence[str]) -> dict[str, LineStyle]:
-    """Returns the look of systems by their number of slots: from dark, few, to bright, all."""
-    counts = sorted(
-        {s["memory_slots"] or 10**6 for s in results["systems"] if s["role"] != "constant"}
-    )
-    slots = {system["label"]: system["memory_slots"] or 10**6 for system in results["systems"]}
-    colours = colormaps["viridis"]
-    shade = {k: place / max(1, len(counts) - 1) * 0.9 for place, k in enumerate(counts)}
-    return {
-        label: LineStyle(
-            to_hex(colours(shade[slots[label]])),
-            MARKERS[counts.index(slots[label]) % len(MARKERS)],
-        )
-        for label in labels
-    }
 
 
 def draw_band(
@@ -164,12 +120,7 @@ def draw_band(
     )
 
 
-def _slots_name(results: Results, label: str) -> str:
-    slots = next(s["memory_slots"] for s in results["systems"] if s["label"] == label)
-    return "all words" if slots is None else f"k = {slots}"
-
-
-def _ranges(tables: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Bucket]]:
+def ranges_of(tables: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Bucket]]:
     """Returns the ranges that occur in any table, once for each with its number of sentences."""
     bounds = sorted({(b["low"], b["high"]) for table in tables for b in table}, key=lambda b: b[0])
     counts = [{(b["low"], b["high"]): b["num_sentences"] for b in table} for table in tables]
@@ -179,7 +130,10 @@ def _ranges(tables: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Bucket]]
     ]
 
 
-def _finish(axes: Axes, results: Results, ranges: Sequence[Sequence[Bucket]], name: str) -> None:
+def finish_lengths(
+    axes: Axes, results: Results, ranges: Sequence[Sequence[Bucket]], name: str
+) -> None:
+    """Labels the axes of a figure by length and shades what training never saw."""
     task = results["task"]
     label_ranges(axes, {str(place): table for place, table in enumerate(ranges)}, task["unit"])
     axes.set_xlabel(f"input length ({task['unit']}s); n: sentences", color=INK)

@@ -6,14 +6,11 @@ from typing import Any
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, ScalarFormatter
 
 from nmt.evaluation.plots_length import (
     LineStyle,
     Results,
     draw_band,
-    slot_styles,
     system_styles,
 )
 from nmt.evaluation.plots_style import (
@@ -45,34 +42,6 @@ def draw_joined(results: Results) -> Figure:
     _finish_scores(axes)
     _mark_longest(axes, results, xs)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
-    return figure
-
-
-def draw_words_per_vector(results: Results) -> Figure:
-    """Draws BLEU against words, and bits if known, per memory vector, with the one-curve fit."""
-    slots, unit = results["slots"], results["task"]["unit"]
-    panels = [("words_per_vector", f"{unit}s per vector"), ("bits_per_vector", "bits per vector")]
-    panels = [p for p in panels if slots["points"][0][p[0]] is not None]
-    figure = new_figure(7.2 if len(panels) == 1 else 9.6, 4.8, title="BLEU by load of a vector")
-    for number, (axes, (key, name)) in enumerate(
-        zip(figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True)
-    ):
-        _draw_points(axes, results, key)
-        fit = slots["fits"][-1]
-        places = fit["curves"][key]
-        r2 = fit[f"r2_{key}"]
-        axes.plot(*zip(*places, strict=True), color=INK, linewidth=1.2, drawstyle="steps-mid")
-        if r2 is not None:
-            axes.set_title(f"one falling curve: R² = {r2:.3f}", fontsize=10, color=INK, loc="left")
-        axes.set_xscale("log")
-        axes.set_xlabel(f"{name} (log scale)", color=INK)
-        highest = max(point[key] for point in [*slots["points"], *slots["final_state"]])
-        axes.xaxis.set_major_locator(FixedLocator([1, 2, 4, 8, 16, 32, 64, 128, 256, 512]))
-        axes.xaxis.set_major_formatter(ScalarFormatter())
-        axes.xaxis.set_minor_locator(FixedLocator([]))
-        axes.set_xlim(right=highest * 1.15)
-        _finish_scores(axes, name="BLEU" if number == 0 else "")
-    _slots_legend(figure, results)
     return figure
 
 
@@ -155,55 +124,8 @@ def draw_heat_map(entry: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def _draw_points(axes: Axes, results: Results, key: str) -> None:
-    slots = results["slots"]
-    for number, labels in enumerate(slots["families"].values()):
-        for label, style in slot_styles(results, labels).items():
-            points = [point for point in slots["points"] if point["system"] == label]
-            _scatter(axes, points, key, LineStyle(style.colour, MARKERS[number]))
-    _scatter(axes, slots["final_state"], key, LineStyle(GREY, "x"))
-
-
-def _scatter(axes: Axes, points: Sequence[Mapping[str, Any]], key: str, style: LineStyle) -> None:
-    values = [point["bleu"] for point in points]
-    axes.errorbar(
-        [point[key] for point in points],
-        [value["value"] for value in values],
-        yerr=[
-            [max(0.0, value["value"] - value["low"]) for value in values],
-            [max(0.0, value["high"] - value["value"]) for value in values],
-        ],
-        color=style.colour,
-        marker=style.marker,
-        linestyle="none",
-        markersize=6,
-        elinewidth=1,
-        zorder=3,
-    )
-
-
-def _slots_legend(figure: Figure, results: Results) -> None:
-    """Explains colours (number of slots) and markers (family) apart."""
-    slots = results["slots"]
-    labels = [label for labels in slots["families"].values() for label in labels]
-    names = {point["system"]: point["slots"] for point in slots["points"]}
-    colours = {names[k]: style.colour for k, style in slot_styles(results, labels).items()}
-    looks = [
-        (f"k = {'all' if count is None else count}", LineStyle(colours[count], "s"))
-        for count in sorted(colours, key=lambda count: (count is None, count))
-    ]
-    looks += [(name, LineStyle(INK, MARKERS[i])) for i, name in enumerate(slots["families"])]
-    constants = dict.fromkeys(point["family"] for point in slots["final_state"])
-    looks += [(", ".join(constants) + " (final state)", LineStyle(GREY, "x"))] if constants else []
-    handles = [
-        Line2D([], [], color=look.colour, marker=look.marker, linestyle="none", label=name)
-        for name, look in looks
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False, fontsize=8.5)
-
-
-def _finish_scores(axes: Axes, *, name: str = "BLEU") -> None:
-    set_score_axis(axes, name)
+def _finish_scores(axes: Axes) -> None:
+    set_score_axis(axes, "BLEU")
     tidy(axes)
 
 

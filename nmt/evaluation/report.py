@@ -7,17 +7,17 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from nmt.evaluation import report_probes, report_sections
-from nmt.evaluation.plots_length import draw_by_length, draw_slots_by_length, draw_train_by_length
+from nmt.evaluation import report_details, report_probes, report_sections
+from nmt.evaluation.plots_length import draw_by_length, draw_train_by_length
 from nmt.evaluation.plots_probes import (
     draw_bits,
     draw_heat_map,
     draw_joined,
     draw_nll,
-    draw_words_per_vector,
 )
+from nmt.evaluation.plots_slots import draw_slots_by_length, draw_words_per_vector
 from nmt.evaluation.plots_style import save_figure
-from nmt.evaluation.report_sections import Section
+from nmt.evaluation.report_document import Section
 
 # What stands in Markdown for itself, not for emphasis, a link or a table.
 _MARKDOWN = str.maketrans({c: "\\" + c for c in "\\`*_[]<>|#~$"})
@@ -63,8 +63,8 @@ def _sections(results: Mapping[str, Any]) -> list[Section]:
         report_sections.headline(results),
         report_sections.systems_table(results),
         report_sections.primary_statistic(results),
-        report_sections.paired_tests(results),
-        report_sections.regression(results),
+        report_details.paired_tests(results),
+        report_details.regression(results),
         report_probes.joined(results),
         report_probes.slots(results),
         report_probes.train(results),
@@ -74,7 +74,7 @@ def _sections(results: Mapping[str, Any]) -> list[Section]:
         report_probes.example(results),
         report_probes.context(),
         report_probes.limits(results),
-        report_sections.per_range(results),
+        report_details.per_range(results),
     ]
     return [section for section in found if section is not None]
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nmt.evaluation.report_sections import (
+from nmt.evaluation.report_document import (
     FigureReference,
     Results,
     Section,

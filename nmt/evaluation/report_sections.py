@@ -3,70 +3,21 @@
 Sentences here hold whatever the numbers are, or depend on them by a rule that is written out.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-Results = Mapping[str, Any]
+from nmt.evaluation.report_document import (
+    FigureReference,
+    Results,
+    Section,
+    Table,
+    number,
+    with_interval,
+)
 
 # Below it a system that translates short inputs badly has not learnt the task yet.
 TRAINED_BLEU = 80.0
 FEW_SENTENCES = 30
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of texts under column names; numeric ones are set flush right after the first column."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    caption: str = ""
-    is_numeric: bool = True
-
-    @property
-    def rule(self) -> str:
-        """The line below the head of a Markdown table."""
-        right = "---:|" if self.is_numeric else "---|"
-        return "|---|" + right * (len(self.columns) - 1)
-
-
-@dataclass(frozen=True)
-class FigureReference:
-    """A figure by the name of its files, and what it shows."""
-
-    name: str
-    caption: str
-
-
-@dataclass(frozen=True)
-class Section:
-    """Paragraphs, figures, tables, paragraphs and a list, in this order."""
-
-    title: str
-    before: Sequence[str] = ()
-    figures: Sequence[FigureReference] = ()
-    tables: Sequence[Table] = ()
-    after: Sequence[str] = ()
-    items: Sequence[str] = ()
-    is_box: bool = False
-
-
-def number(value: float | None, digits: int = 1) -> str:
-    """Formats a number for people: thousands apart, "–" for none."""
-    return "–" if value is None else f"{value:,.{digits}f}".replace("-", "−")
-
-
-def with_interval(found: Mapping[str, Any] | None) -> str:
-    """Formats a value with its interval: "12.3 [11.0, 13.5]"."""
-    if found is None or found["value"] is None:
-        return "–"
-    value, low, high = (number(found[key]) for key in ("value", "low", "high"))
-    return f"{value}\u00a0[{low},\u00a0{high}]"  # no line break within
-
-
-def shown_labels(results: Results) -> list[str]:
-    """Returns the labels of the systems without memory slots, in order."""
-    return [system["label"] for system in results["systems"] if system["shown"]]
 
 
 def headline(results: Results) -> Section:
@@ -87,7 +38,7 @@ def headline(results: Results) -> Section:
         f"{100 * results['bootstrap']['coverage']:.0f} % of {results['bootstrap']['resamples']:,} "
         f"resamples that draw {levels}, the same for all systems (random seed "
         f"{results['bootstrap']['seed']}). Each range is scored alone: ranges do not average to "
-        "the score of the whole."
+        "the score of the whole, and takes the n-grams there are (effective order)."
     )
     after = [f"{name}: {signature}." for name, signature in results["signatures"].items()]
     if len(results["splits"]) > 1:
@@ -214,92 +165,3 @@ def _primary_sentences(results: Results, primary: Mapping[str, Any]) -> list[str
             "another training would."
         )
     return texts
-
-
-def paired_tests(results: Results) -> Section | None:
-    """The tests against the baseline, and the regression."""
-    tests = results["tests"]
-    if tests is None:
-        return None
-    columns = ("system", "range", "n", "baseline", "BLEU", "p", "p (Holm)")
-    rows = [
-        (
-            test["system"],
-            test["range"],
-            f"{test['num_sentences']:,}",
-            number(test["baseline_bleu"]),
-            number(test["bleu"]),
-            _p_value(test["p_value"]),
-            _p_value(test["p_holm"]),
-        )
-        for test in tests["results"]
-    ]
-    seeds = sorted({seed for test in tests["results"] for seed in test["seeds"]})
-    before = (
-        f"Against {tests['baseline']}: paired approximate randomisation of sacreBLEU, "
-        f"{tests['num_trials']:,} trials, two-sided, corrected for all {len(rows)} tests (Holm). "
-        f"One seed of each system (seed {', '.join(map(str, seeds))}), since the test exchanges "
-        "translations and each sentence may come once only: it says whether these two trained "
-        "models differ, the intervals above whether the systems do."
-    )
-    return Section("Paired tests", [before], tables=[Table(columns, rows)])
-
-
-def regression(results: Results) -> Section | None:
-    """Sentence chrF on length and model: the second view."""
-    if not results["differences"]:
-        return None
-    unit = results["task"]["unit"]
-    columns = ("contrast", "intercept", f"per 10 {unit}s", "system", "interaction")
-    rows = [
-        (
-            f"{entry['system']} − {entry['baseline']}",
-            number(entry["regression"]["intercept"]),
-            number(entry["regression"]["length_per_10"], 2),
-            number(entry["regression"]["system"]),
-            with_interval(entry["regression"]["interaction"]),
-        )
-        for entry in results["differences"]
-    ]
-    before = (
-        "BLEU of ranges is not additive, so a second view: least squares of sentence chrF (mean "
-        f"over seeds) on length in tens of {unit}s, system, and both. The interaction is how much "
-        f"more chrF the system keeps than the baseline for every ten {unit}s of input."
-    )
-    return Section("Regression of sentence chrF on length", [before], tables=[Table(columns, rows)])
-
-
-def per_range(results: Results) -> Section:
-    """All scores and rates of all ranges, a table for each split and system."""
-    columns = ["range", "n", "BLEU", "chrF", "length ratio", "brevity pen."]
-    columns += ["repeated 4-gram", "empty", "copied"]
-    tables = []
-    for split, content in results["splits"].items():
-        for label, system in content["systems"].items():
-            rows = [
-                (
-                    bucket.get("range", "all"),
-                    f"{bucket['num_sentences']:,}",
-                    with_interval(bucket["bleu"]),
-                    with_interval(bucket["chrf"]),
-                    number(bucket["length_ratio"], 2),
-                    number(bucket["brevity_penalty"], 2),
-                    *(f"{100 * bucket[key]:.1f} %" for key in ("repeated", "empty", "copied")),
-                )
-                for bucket in [*system["buckets"], system["overall"]]
-            ]
-            tables.append(Table(columns, rows, f"{label}, {split}"))
-    return Section(
-        "All ranges",
-        [
-            "Length ratio is tokens of the translations over tokens of the references. A repeated "
-            "4-gram is four words that occur twice in one translation; copied means equal to the "
-            "source. Means over seeds."
-        ],
-        figures=[FigureReference("chrf_by_length", "chrF by input length with 95 % bands")],
-        tables=tables,
-    )
-
-
-def _p_value(value: float) -> str:
-    return f"{value:.4f}" if value >= 0.0001 else "<0.0001"
