@@ -177,6 +177,7 @@ def test_tags_of_a_message_that_are_no_formatting_leave_a_hole():
         ("No", "Nein", "hardly any letters"),
         ("It barks.", "Dies ist der Hund, von dem wir sprachen, und er bellt.", "lengths too"),
         ("Hello %s and welcome", "Hallo %s und willkommen", "code or variables"),
+        ("See (the first. Then", "Siehe (den ersten). Dann", "a bracket is not closed"),
         ("Set x = 1 / 2 + 3", "Setzt x = 1 / 2 + 3 an", "mostly no words"),
         ("Open the file of the dog", "Open the file of the Hund", "wrong language"),
         ("Run gimp without Python support", "Run gimp ohne Python support", "hardly translated"),

@@ -168,6 +168,7 @@ _RULES: dict[str, _Rule] = {
     "hardly any letters": lambda a, b, n: min(len(letters(a)), len(letters(b))) < 3,
     "lengths too different": _lengths_differ,
     "code or variables": lambda a, b, n: bool(_CODE.search(a) or _CODE.search(b)),
+    "a bracket is not closed": lambda a, b, n: any(s.count("(") > s.count(")") for s in (a, b)),
     "mostly no words": lambda a, b, n: _mostly_other_characters(a) or _mostly_other_characters(b),
     "a word of over 60 characters": lambda a, b, n: max(map(len, (a + " " + b).split())) > 60,
     "wrong language": _wrong_language,
