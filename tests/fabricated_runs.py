@@ -79,7 +79,8 @@ def write_run(
         "seed": seed,
         "device": "cpu, 1 threads",
     }
-    write_metrics(directory, metrics | facts)
+    metrics |= facts
+    write_metrics(directory, metrics)
     attention = {"rnn": "none", "bahdanau": "additive"}
     config = {
         "seed": seed,

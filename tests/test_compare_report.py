@@ -240,6 +240,31 @@ def test_a_baseline_that_fails_short_inputs_is_called_under_trained(tmp_path):
     assert "Under-training is not excluded: rnn reaches" in text
 
 
+def test_other_budgets_of_the_baseline_stand_beside_the_primary_statistic(tmp_path):
+    write_run(tmp_path / "a", wrong(0.0), updates=400)
+    write_run(tmp_path / "b", wrong(0.05))
+    write_run(tmp_path / "c", wrong(0), model_name="bahdanau")
+    text = text_of(compare([tmp_path]), tmp_path / "out")
+    assert "Primary statistic: (bahdanau − rnn, max_steps=100 at" in text
+    assert "Other systems with one constant context: rnn, max_steps=400 (400 updates) 100.0" in text
+    assert "Against rnn, max_steps=100" in text
+
+
+def test_slots_that_help_and_slots_that_do_not_are_told_apart(tmp_path):
+    for slots, share in ((1, 0.05), (2, 0.0), (4, 0.03)):
+        write_run(
+            tmp_path / f"{slots}",
+            wrong(share),
+            model_name="bahdanau",
+            model={"memory_slots": slots},
+            splits=SPLITS,
+        )
+    text = text_of(compare([tmp_path / "1", tmp_path / "2"]), tmp_path / "out")
+    assert "As expected, mean BLEU rises" in text
+    text = text_of(compare([tmp_path]), tmp_path / "out")
+    assert "does not hold for the means at 3 of 6 steps" in text
+
+
 def test_without_the_minimal_pair_there_is_no_primary_statistic(tmp_path):
     for name in ("rnn", "transformer"):
         write_run(tmp_path / name, wrong(0.01), model_name=name)

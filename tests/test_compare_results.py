@@ -12,9 +12,11 @@ from sacrebleu.metrics.chrf import CHRF
 from nmt.evaluation import contrasts
 from nmt.evaluation.capacity import explained, isotonic_fit
 from nmt.evaluation.comparison import compare
+from nmt.evaluation.contrasts import compared_ranges
 from nmt.evaluation.degeneration import failures
 from nmt.evaluation.length import bleu_by_length
 from nmt.evaluation.run_results import read_run
+from nmt.evaluation.split_scores import length_ranges
 
 LENGTHS = [3, 5, 7, 8, 9, 10, 11, 13, 15, 17, 19, 20, 21, 25]
 SPLITS = {"test": corpus(LENGTHS), "test_long": corpus([31, 33, 35], seed=1)}
@@ -151,6 +153,29 @@ def test_the_primary_statistic_is_the_difference_of_differences(runs):
     assert found["long"]["value"] == pytest.approx(long, abs=1e-3)
     assert statistic["value"] == pytest.approx(long - short, abs=1e-3)
     assert statistic["low"] < statistic["value"] < statistic["high"]
+
+
+def test_the_long_range_is_41_to_50_or_with_joined_inputs_the_longest_of_training():
+    ranges = length_ranges(np.array([5, 25, 45, 55, 65, 90]))
+    found = {
+        (longest, joins): compared_ranges(
+            ranges, {"longest_train": longest, "joins_inputs": joins}
+        )[1].label
+        for longest in (49, 50, 60, 85)
+        for joins in (False, True)
+    }
+    assert found == {
+        (49, False): "21-30",
+        (49, True): "21-30",
+        (50, False): "41-50",
+        (50, True): "41-50",
+        (60, False): "41-50",
+        (60, True): "51-60",
+        (85, False): "41-50",
+        (85, True): "61-70",
+    }
+    task = {"longest_train": 50, "joins_inputs": False}
+    assert compared_ranges(ranges[:1], task) is None
 
 
 def test_every_other_pair_is_secondary(runs):
@@ -309,6 +334,8 @@ def test_joined_inputs_are_scored_by_their_number(runs):
     rnn = results["joined"]["systems"]["rnn"]
     assert [entry["value"] for entry in rnn["alone"]] == pytest.approx([100, 100])
     assert rnn["joined"][1]["value"] < 100
+    gap = rnn["joined"][1]["value"] - rnn["alone"][1]["value"]
+    assert rnn["difference"][1]["value"] == pytest.approx(gap, abs=1e-3)
     assert results["warnings"] == [
         "The probe of joined inputs is missing in some runs of: bahdanau."
     ]

@@ -84,7 +84,7 @@ def compare(paths: Sequence[Path], *, split: str = "test") -> dict[str, Any]:
         "warnings": [*budget_warnings(systems), *probes.notes],
         "systems": [_system(system, probes, is_shown=system in shown) for system in systems],
         "splits": {name: _split(found, facts[name]) for name, found in scores.items()},
-        "falls": falls(scores[split], systems, task["longest_train"]),
+        "falls": falls(scores[split], systems, task),
         **_contrasts(scores[split], shown, task),
         **_probed(scores[split], systems, probes, split),
         "example": _example(scores[split], shown, task["longest_train"]),
@@ -151,7 +151,7 @@ def _contrasts(
     if len(systems) < 2:
         return {"differences": [], "tests": None}
     return {
-        "differences": differences(scores, systems, task["longest_train"]),
+        "differences": differences(scores, systems, task),
         "tests": paired_tests(scores, systems, target_lang=task["target_lang"]),
     }
 
@@ -169,7 +169,7 @@ def _probed(
         "nll": nll_results(probes, split),
         "bits": bits_results(scores, labels, bits),
         "alignment": alignment_results(probes),
-        "attention": attention_results(probes, split),
+        "attention": attention_results(probes),
     }
 
 
@@ -182,6 +182,7 @@ def _task(systems: Sequence[System]) -> dict[str, Any]:
         "target_lang": facts["target_lang"],
         "unit": facts["length_unit"],
         "longest_train": max(longest),
+        "joins_inputs": any(k.startswith("data.concatenate.") for k in systems[0].config),
     }
 
 

@@ -1,6 +1,6 @@
 """Two systems against each other: differences by length, paired tests, a regression on length."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -17,8 +17,8 @@ from nmt.evaluation.split_scores import (
 from nmt.evaluation.sufficient_statistics import chrf_of
 from nmt.evaluation.systems import System, mean_metric
 
-# The protocol's bucket of long inputs; where training did not reach it, the longest that it did.
-LONG_RANGE = (41, 50)
+# End of the protocol's range of long inputs, 41-50.
+LONGEST_CONTRASTED = 50
 
 
 def role(system: System) -> str:
@@ -42,8 +42,9 @@ def in_order(systems: Sequence[System]) -> list[System]:
 
 
 def baseline_of(systems: Sequence[System]) -> System:
-    """Returns the first system with one constant context, or the first of all."""
-    return next((system for system in systems if role(system) == "constant"), systems[0])
+    """Returns the baseline of the primary pair, or the first of all."""
+    pair = primary_pair(systems)
+    return pair[0] if pair else systems[0]
 
 
 def primary_pair(systems: Sequence[System]) -> tuple[System, System] | None:
@@ -58,20 +59,26 @@ def primary_pair(systems: Sequence[System]) -> tuple[System, System] | None:
 
 
 def compared_ranges(
-    ranges: Sequence[LengthRange], longest_train: int | None
+    ranges: Sequence[LengthRange], task: Mapping[str, Any]
 ) -> tuple[LengthRange, LengthRange] | None:
     """Returns the short and the long range to contrast; None where there is only one.
 
     The short one is the first. The long one is 41-50, or the longest below it that lies within
-    the lengths of training, or the last if none does.
+    the lengths of training; where training joined inputs, the longest within training. If none
+    lies within, it is the last.
+
+    Args:
+        ranges: Those that hold sentences.
+        task: `longest_train` and `joins_inputs` of the compared runs.
     """
-    within = [r for r in ranges if r.high is not None and r.high <= (longest_train or r.high)]
-    within = [r for r in within if r.low <= LONG_RANGE[0]] or list(ranges)
+    longest = task["longest_train"]
+    most = longest if task["joins_inputs"] else min(longest, LONGEST_CONTRASTED)
+    within = [r for r in ranges if r.high is not None and r.high <= most] or list(ranges)
     return (ranges[0], within[-1]) if within[-1].low > ranges[0].low else None
 
 
 def differences(
-    scores: SplitScores, systems: Sequence[System], longest_train: int | None
+    scores: SplitScores, systems: Sequence[System], task: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Contrasts every pair on short and long inputs; the primary pair comes first."""
     primary = primary_pair(systems)
@@ -80,7 +87,7 @@ def differences(
     for a, b in combinations(systems, 2):
         if (a.label, b.label) not in labels and (b.label, a.label) not in labels:
             pairs.append((b, a) if role(b) == "constant" and role(a) != "constant" else (a, b))
-    ranges = compared_ranges(scores.ranges, longest_train)
+    ranges = compared_ranges(scores.ranges, task)
     return [
         {
             "baseline": baseline.label,
@@ -95,10 +102,10 @@ def differences(
 
 
 def falls(
-    scores: SplitScores, systems: Sequence[System], longest_train: int | None
+    scores: SplitScores, systems: Sequence[System], task: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Returns BLEU on long inputs minus BLEU on short ones of each system."""
-    ranges = compared_ranges(scores.ranges, longest_train)
+    ranges = compared_ranges(scores.ranges, task)
     if ranges is None:
         return {}
     found = {}

@@ -8,9 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from nmt.evaluation.bootstrap import interval
 from nmt.evaluation.probe_files import Probes
 from nmt.evaluation.run_results import TranslatedSentence
-from nmt.evaluation.split_scores import LengthRange, SplitScores, measured_entry, score_sentences
+from nmt.evaluation.split_scores import (
+    LengthRange,
+    SplitScores,
+    interval_entry,
+    measured_entry,
+    score_sentences,
+)
 
 NUM_HEAT_MAPS = 3
 NUM_BIT_RANGES = 6
@@ -29,9 +36,15 @@ def joined_results(probes: Probes, *, target_lang: str) -> dict[str, Any] | None
     for label, runs in probes.joined.items():
         texts = {kind: [_joined_rows(rows, kind) for rows in runs] for kind in ("joined", "alone")}
         scores = score_sentences(texts, target_lang=target_lang, strata=numbers.tolist())
+        measured = {kind: [scores.bleu(kind, members) for members in groups] for kind in texts}
         systems[label] = {
-            kind: [measured_entry(scores.bleu(kind, members)) for members in groups]
-            for kind in texts
+            **{kind: [measured_entry(each) for each in found] for kind, found in measured.items()},
+            "difference": [
+                interval_entry(
+                    interval(long.value - short.value, long.replicates - short.replicates)
+                )
+                for long, short in zip(measured["joined"], measured["alone"], strict=True)
+            ],
         }
     return {
         "groups": [
@@ -137,30 +150,30 @@ def alignment_results(probes: Probes) -> dict[str, Any] | None:
     return found or None
 
 
-def attention_results(probes: Probes, split: str) -> list[dict[str, Any]] | None:
+def attention_results(probes: Probes) -> list[dict[str, Any]] | None:
     """Picks the first sentences that all systems with attention weights share, one seed each."""
-    maps: dict[str, dict[int, Mapping[str, Any]]] = {}
-    for label, runs in probes.values.items():
-        entries = [e for e in runs[0].get("attention") or () if e["split"] == split]
-        if entries:
-            maps[label] = {entry["index"]: entry for entry in entries}
-    if not maps:
-        return None
-    shared = sorted(set.intersection(*(set(entries) for entries in maps.values())))
+    maps = {
+        label: {(entry["split"], entry["index"]): entry for entry in runs[0]["attention"]}
+        for label, runs in probes.values.items()
+        if runs[0].get("attention")
+    }
+    shared = sorted(set.intersection(*map(set, maps.values()))) if maps else []
     return [
         {
-            "index": index,
-            "systems": {
-                label: {
-                    "source_words": entries[index]["source_words"],
-                    "target_words": entries[index]["target_words"],
-                    "weights": [[round(w, 3) for w in row] for row in entries[index]["weights"]],
-                }
-                for label, entries in maps.items()
-            },
+            "split": key[0],
+            "index": key[1],
+            "systems": {label: _heat_map(entries[key]) for label, entries in maps.items()},
         }
-        for index in shared[:NUM_HEAT_MAPS]
+        for key in shared[:NUM_HEAT_MAPS]
     ] or None
+
+
+def _heat_map(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "source_words": entry["source_words"],
+        "target_words": entry["target_words"],
+        "weights": [[round(weight, 3) for weight in row] for row in entry["weights"]],
+    }
 
 
 def flops_per_token(probes: Probes, label: str) -> float | None:

@@ -1,6 +1,7 @@
 """The sections of the report that rest on probes, on literature, and on what was not measured."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from nmt.evaluation.report_document import (
@@ -30,12 +31,13 @@ def joined(results: Results) -> Section | None:
         return None
     columns = ["joined", "mean length", "n"]
     for label in found["systems"]:
-        columns += [f"{label}, joined", f"{label}, alone"]
+        columns += [f"{label}, joined", "alone", "difference"]
     rows = []
     for place, group in enumerate(found["groups"]):
         cells = [str(group["num_joined"]), number(group["source_words"]), str(group["num_groups"])]
         for system in found["systems"].values():
-            cells += [with_interval(system[kind][place]) for kind in ("joined", "alone")]
+            kinds = ("joined", "alone", "difference")
+            cells += [with_interval(system[kind][place]) for kind in kinds]
         rows.append(cells)
     return Section(
         "Joined inputs: length alone",
@@ -80,6 +82,7 @@ def slots(results: Results) -> Section | None:
             Table(columns, rows, "How well one curve fits: R² of non-increasing (isotonic) fits"),
         ],
         [
+            _rises(results),
             "R² is the share of the variance of BLEU between points (one for each k and length "
             "range, unweighted) that the best non-increasing function explains: one function of "
             "words per vector for all k; the same where the points of each k are predicted from "
@@ -92,6 +95,28 @@ def slots(results: Results) -> Section | None:
             "A Systematic Study of Inner-Attention-Based Sentence Representations in Multilingual "
             "Neural Machine Translation, vary an attention bridge and look at sentence length.",
         ],
+    )
+
+
+def _rises(results: Results) -> str:
+    """Says whether BLEU rises with the number of slots in every range, as the protocol expects."""
+    slots = results["slots"]
+    scores = {(point["system"], point["range"]): point["bleu"] for point in slots["points"]}
+    ranges = list(dict.fromkeys(point["range"] for point in slots["points"]))
+    steps = [step for labels in slots["families"].values() for step in pairwise(labels)]
+    falls = [
+        (fewer, more, each, scores[more, each]["high"] < scores[fewer, each]["low"])
+        for fewer, more in steps
+        for each in ranges
+        if scores[more, each]["value"] < scores[fewer, each]["value"]
+    ]
+    if not falls:
+        return "As expected, mean BLEU rises with the number of slots in every range."
+    places = "; ".join(f"{more} below {fewer} at {each}" for fewer, more, each, _ in falls)
+    return (
+        "The expectation that BLEU rises with the number of slots in every range does not hold "
+        f"for the means at {len(falls)} of {len(steps) * len(ranges)} steps ({places}); at "
+        f"{sum(clear for *_, clear in falls)} of them the intervals do not overlap."
     )
 
 
@@ -188,7 +213,8 @@ def attention(results: Results) -> Section | None:
     figures = [
         FigureReference(
             f"attention_{entry['index']}",
-            f"Sentence {entry['index']}: words of the reference in rows, of the source in columns",
+            f"Sentence {entry['index']} of {entry['split']!r}: words of the reference in rows, of "
+            "the source in columns",
         )
         for entry in results["attention"] or ()
     ]

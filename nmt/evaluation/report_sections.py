@@ -142,6 +142,7 @@ def _primary_sentences(results: Results, primary: Mapping[str, Any]) -> list[str
             "The expectation fails: the gap is smaller on long inputs than on short ones, against "
             "what a bottleneck would do."
         )
+    texts += _other_budgets(results, primary["baseline"], long)
     table = results["splits"][results["split"]]["systems"]
     first = table[primary["baseline"]]["buckets"][0]
     if first["bleu"]["value"] < TRAINED_BLEU:
@@ -165,3 +166,19 @@ def _primary_sentences(results: Results, primary: Mapping[str, Any]) -> list[str
             "another training would."
         )
     return texts
+
+
+def _other_budgets(results: Results, baseline: str, long: str) -> list[str]:
+    """Says what the other systems with one constant context score at both ends."""
+    table = results["splits"][results["split"]]["systems"]
+    parts = []
+    for system in results["systems"]:
+        if system["role"] == "constant" and system["label"] != baseline:
+            scores = {b["range"]: b["bleu"] for b in table[system["label"]]["buckets"]}
+            first = next(iter(scores))
+            parts.append(
+                f"{system['label']} ({number(system['updates'], 0)} updates) "
+                f"{with_interval(scores[first])} at {first}, {with_interval(scores[long])} at "
+                f"{long}"
+            )
+    return [f"Other systems with one constant context: {'; '.join(parts)}."] if parts else []

@@ -145,7 +145,7 @@ def budget_warnings(systems: Sequence[System]) -> list[str]:
     for key, what, tolerance in (
         ("updates", "updates", 0.0),
         ("target_tokens_seen", "target tokens", 0.01),
-        ("longest_train_source_words", "words or characters in the longest input", 0.0),
+        ("longest_train_source_words", "words or characters in the longest input", 0.1),
     ):
         budgets = {system.label: mean_metric(system, key) for system in systems}
         known = [budget for budget in budgets.values() if budget is not None]
