@@ -24,6 +24,9 @@ from nmt.evaluation.plots_style import (
     tidy,
 )
 
+CELL_INCHES = 0.23  # of a heat map, for one word
+WIDEST_BESIDE = 14
+
 
 def draw_joined(results: Results) -> Figure:
     """Draws BLEU of joined inputs (solid) and of the same sentences translated alone (dashed)."""
@@ -104,14 +107,15 @@ def draw_heat_map(entry: Mapping[str, Any]) -> Figure:
     fonts = font_families("".join(words))
     columns = max(len(system["source_words"]) for system in systems.values())
     rows = max(len(system["target_words"]) for system in systems.values())
-    # A word is a fifth of an inch; long sentences get smaller cells so that two panels fit a page.
-    cell = min(0.24, 7.0 / max(columns, rows))
-    width, height = (max(2.2, cell * columns) + 1.3) * len(systems), max(2.0, cell * rows) + 1.6
-    figure = new_figure(width, height)
-    all_axes = figure.subplots(1, len(systems), squeeze=False)[0]
+    # Two long sentences do not fit side by side at a size that can be read.
+    across = 1 if columns > WIDEST_BESIDE else len(systems)
+    down = len(systems) // across
+    width = (max(2.2, CELL_INCHES * columns) + 1.3) * across
+    figure = new_figure(width, (max(2.0, CELL_INCHES * rows) + 1.3) * down)
+    all_axes = figure.subplots(down, across, squeeze=False).flat
     for axes, (label, system) in zip(all_axes, systems.items(), strict=True):
         image = axes.imshow(system["weights"], cmap="Blues", vmin=0, vmax=1, aspect="auto")
-        text = {"fontsize": max(4.5, min(9.0, cell * 40)), "fontfamily": fonts}
+        text = {"fontsize": 9, "fontfamily": fonts}
         axes.set_xticks(range(len(system["source_words"])), system["source_words"], **text)
         axes.set_yticks(range(len(system["target_words"])), system["target_words"], **text)
         axes.tick_params(
@@ -120,7 +124,9 @@ def draw_heat_map(entry: Mapping[str, Any]) -> Figure:
         axes.tick_params(length=0, colors=INK)
         axes.spines[:].set_color(GREY)
         axes.set_xlabel(label, color=INK, fontsize=10)
-    figure.colorbar(image, ax=list(all_axes), shrink=0.6, label="attention weight", pad=0.01)
+    figure.colorbar(
+        image, ax=figure.axes, shrink=0.6, aspect=30, label="attention weight", pad=0.01
+    )
     return figure
 
 

@@ -46,7 +46,9 @@ class Section:
 
 def number(value: float | None, digits: int = 1) -> str:
     """Formats a number for people: thousands apart, "–" for none."""
-    return "–" if value is None else f"{value:,.{digits}f}".replace("-", "−")
+    if value is None:
+        return "–"
+    return f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−")  # + 0.0: no minus zero
 
 
 def with_interval(found: Mapping[str, Any] | None) -> str:

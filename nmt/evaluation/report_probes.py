@@ -29,16 +29,18 @@ def joined(results: Results) -> Section | None:
     found = results["joined"]
     if found is None:
         return None
-    columns = ["joined", "mean length", "n"]
-    for label in found["systems"]:
-        columns += [f"{label}, joined", "alone", "difference"]
-    rows = []
-    for place, group in enumerate(found["groups"]):
-        cells = [str(group["num_joined"]), number(group["source_words"]), str(group["num_groups"])]
-        for system in found["systems"].values():
-            kinds = ("joined", "alone", "difference")
-            cells += [with_interval(system[kind][place]) for kind in kinds]
-        rows.append(cells)
+    columns = ("system", "joined", "mean length", "n", "BLEU joined", "BLEU alone", "difference")
+    rows = [
+        (
+            label,
+            str(group["num_joined"]),
+            number(group["source_words"]),
+            str(group["num_groups"]),
+            *(with_interval(system[kind][place]) for kind in ("joined", "alone", "difference")),
+        )
+        for label, system in found["systems"].items()
+        for place, group in enumerate(found["groups"])
+    ]
     return Section(
         "Joined inputs: length alone",
         [
