@@ -72,6 +72,7 @@ def test_the_wheel_holds_package_configs_and_lexicon_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     expected = {
         *(str(path.relative_to(ROOT)) for path in (ROOT / "nmt").rglob("*.py")),
+        *(str(path.relative_to(ROOT)) for path in (ROOT / "nmt").rglob("*.jinja")),
         *(f"nmt/_conf/{path.relative_to(ROOT / 'conf')}" for path in ROOT.glob("conf/**/*.yaml")),
         *(f"nmt/_data/grammar/{path.name}" for path in ROOT.glob("data/grammar/*.yaml")),
     }
