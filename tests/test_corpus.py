@@ -354,3 +354,15 @@ def test_without_the_hub_the_error_comes_at_once_with_the_remedy(tmp_path, monke
     with pytest.raises(ValueError, match=r"somebody/pairs cannot be fetched.*data\.directory=DIR"):
         load(tmp_path, hub=hub_options("somebody/pairs"))
     assert time.monotonic() - started < 5
+
+
+def test_documents_beside_the_text_become_columns(tmp_path):
+    write_splits(tmp_path)
+    write(tmp_path / "test.documents.tsv.gz", "a\tman\tsentence\na\tman\tmulti\nb\tkde\tmulti\n")
+    splits = load(tmp_path, directory=str(tmp_path))
+    assert splits["test"]["document"][:] == ["a", "a", "b"]
+    assert splits["test"]["kind"][:] == ["sentence", "multi", "multi"]
+    assert splits["valid"].column_names == ["source", "target"]
+    write(tmp_path / "test.documents.tsv.gz", "a\tman\tsentence\n")
+    with pytest.raises(ValueError, match="has 1 lines for the 3 pairs of test"):
+        load(tmp_path, directory=str(tmp_path))

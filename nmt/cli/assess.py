@@ -19,11 +19,13 @@ def assess_split(
     Args:
         translator: The model and its search.
         name: Name of the split.
-        split: Columns source and target, raw text.
+        split: Columns source and target, raw text; perhaps document and kind.
         unit: What source lengths are counted in, "word" or "character".
         batch_tokens: Most source tokens in a batch.
     """
     translations = translator.translate(split["source"][:], batch_tokens=batch_tokens)
+    origins = split.select_columns([c for c in ("document", "kind") if c in split.column_names])
+    facts = list(origins) if origins.column_names else [{}] * len(split)
     sentences: Sequence[TranslatedSentence] = [
         TranslatedSentence(
             index=index,
@@ -32,9 +34,10 @@ def assess_split(
             hypothesis=translation.text,
             score=translation.score,
             source_words=count_units(translation.source, unit),
+            **fact,
         )
-        for index, (translation, reference) in enumerate(
-            zip(translations, split["target"][:], strict=True)
+        for index, (translation, reference, fact) in enumerate(
+            zip(translations, split["target"][:], facts, strict=True)
         )
     ]
     return score_split(name, sentences, target_lang=translator.target_lang, unit=unit)

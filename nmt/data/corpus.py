@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from datasets import Dataset
 
-from nmt.data.files import Languages, find_split, read_parallel
+from nmt.data.files import Languages, find_split, read_documents, read_parallel
 from nmt.data.hub import HubOptions, load_hub
 from nmt.data.options import build_options
 
@@ -114,7 +114,8 @@ class CorpusOptions:
 class Corpus(Mapping[str, Dataset]):
     """The splits of a corpus (train, valid, test, then further tests); each is read when asked for.
 
-    Columns are source and target; the grammar adds sure, possible, bits and num_sentences.
+    Columns are source and target; the grammar adds sure, possible, bits and num_sentences, and a
+    folder document and kind where it says them (see `read_documents`).
     """
 
     def __init__(self, options: CorpusOptions, *, cache_dir: str | Path) -> None:
@@ -195,7 +196,7 @@ def _directory_readers(options: CorpusOptions, directory: Path) -> Mapping[str, 
     readers: dict[str, Reader] = {}
     for split, stem in options.directory_splits.items():
         if files := find_split(directory, stem, options.languages):
-            readers[split] = _reader(files, options.languages)
+            readers[split] = partial(_read_split, directory, stem, files, options.languages)
         elif split in REQUIRED:
             readers[split] = partial(_refuse_missing, options, split)
     return readers
@@ -208,6 +209,13 @@ def _refuse_missing(options: CorpusOptions, split: str) -> NoReturn:
         f"{stem}.{options.target_lang}[.gz], which are the {split} split of "
         f"{options.name}; add them or set data.directory_splits.{split}=STEM."
     )
+
+
+def _read_split(directory: Path, stem: str, files: Sequence[Path], languages: Languages) -> Dataset:
+    dataset = _read_files(files, languages)
+    for name, column in read_documents(directory, stem, len(dataset)).items():
+        dataset = dataset.add_column(name, column)
+    return dataset
 
 
 def _reader(files: Sequence[str | Path] | str, languages: Languages) -> Reader:

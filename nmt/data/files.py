@@ -113,6 +113,30 @@ def find_split(directory: Path, stem: str, languages: Languages) -> list[Path] |
     return None
 
 
+def read_documents(directory: Path, stem: str, num_pairs: int) -> dict[str, list[str]]:
+    """Reads what `STEM.documents.tsv[.gz]`, if there is one, says about each pair of a split.
+
+    Its columns, without a header: the document, its collection, and the kind of text (one sentence
+    or several).
+
+    Returns:
+        The columns `document` and `kind`; none without the file.
+
+    Raises:
+        ValueError: It has not one line of three columns for each pair.
+    """
+    path = _plain_or_gzip(directory / f"{stem}.documents.tsv")
+    if path is None:
+        return {}
+    rows = [line.split("\t") for line in read_lines(path)]
+    if len(rows) != num_pairs or any(len(row) != 3 for row in rows):
+        raise ValueError(
+            f"{path} has {len(rows)} lines for the {num_pairs} pairs of {stem}, or one without "
+            "three columns (document, collection, kind); make it anew, or remove it."
+        )
+    return {"document": [row[0] for row in rows], "kind": [row[2] for row in rows]}
+
+
 def language_of(path: Path) -> str:
     """Returns the last part of a file name without `.gz`: `de` for `train.de.gz`."""
     return path.name.removesuffix(".gz").rpartition(".")[2]

@@ -27,6 +27,9 @@ class TranslatedSentence:
         hypothesis: The detokenised translation.
         score: What the search ranked the translation by.
         source_words: Length of the source in the unit of its language: words, or characters.
+        document: What the sentence is from, where the corpus says it; sentences of one document
+            are not independent.
+        kind: Whether it is one sentence or several, where the corpus says it.
     """
 
     index: int
@@ -35,6 +38,8 @@ class TranslatedSentence:
     hypothesis: str
     score: float
     source_words: int
+    document: str | None = None
+    kind: str | None = None
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,8 @@ def write_translations(directory: str | Path, result: SplitResult) -> Path:
 
     UTF-8, unescaped; only LF ends a line, so other line separators stay inside their strings.
     """
-    lines = (json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in result.sentences)
+    rows = ({k: v for k, v in asdict(row).items() if v is not None} for row in result.sentences)
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     return _write_whole(Path(directory) / f"{result.name}.jsonl", "".join(lines))
 
 
