@@ -91,16 +91,25 @@ def load_checkpoint(path: str | Path, *, device: str | torch.device = "cpu") -> 
     )
 
 
-def check_resumable(path: str | Path, *, model: torch.nn.Module, tokenizer: bytes) -> None:
+def check_resumable(
+    path: str | Path, *, model: torch.nn.Module, tokenizer: bytes, languages: tuple[str, str]
+) -> None:
     """Refuses to continue the training of a model with the checkpoint of another.
 
     Raises:
-        ValueError: As `load_checkpoint`, or tokenizer or weights are not those of the checkpoint.
+        ValueError: As `load_checkpoint`, or the tokenizer, the languages (source, target) or the
+            weights are not those of the checkpoint.
     """
     content = _read(Path(path))
     _check_keys("entry", (*_ENTRIES, "optimizer_states"), content, path, extra_allowed=True)
     found = {name: tensor.shape for name, tensor in content["state_dict"].items()}
     expected = {_WEIGHTS_PREFIX + name: tensor.shape for name, tensor in model.state_dict().items()}
+    before = tuple(content["hyper_parameters"][f"{side}_lang"] for side in ("source", "target"))
+    if before != languages:
+        raise ValueError(
+            f"checkpoint {path} translates {'-'.join(before)} and this run {'-'.join(languages)}: "
+            "resume with data.source_lang and data.target_lang of its run."
+        )
     same_tokenizer = content["hyper_parameters"]["tokenizer"] == tokenizer
     if found != expected or not same_tokenizer:
         other = "model" if same_tokenizer else "tokenizer"

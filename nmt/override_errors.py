@@ -34,6 +34,8 @@ def explain(error: Exception, config_directory: Path) -> str:
     ):
         root = cause.parent_node._get_root() if cause.parent_node is not None else DictConfig({})
         return _unknown_option(typed[1], root, config_directory)
+    if resolving := re.match(r"ValueError raised while resolving interpolation: (.*)\n", text):
+        return resolving[1]  # of a resolver of ours
     if isinstance(error, MissingMandatoryValue):
         return f"option {error.full_key!r} has no value: give {error.full_key}=VALUE"
     if isinstance(error, InstantiationException) and isinstance(cause, Exception):

@@ -156,9 +156,12 @@ class Translator:
                 pair is a batch of its own.
 
         Raises:
-            ValueError: `batch_tokens` is below 1, or the model's output is not a number.
+            ValueError: An element of `pairs` is no pair, `batch_tokens` is below 1, or the model's
+                output is not a number.
         """
         check_at_least("batch_tokens", batch_tokens, 1)
+        if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
+            raise ValueError("pairs must hold (source, translation) pairs; give a list of them.")
         sources = self.tokenizer.encode_batch([source for source, _ in pairs])
         targets = [
             self.tokenizer.encode(target) if isinstance(target, str) else list(target)

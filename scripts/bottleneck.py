@@ -139,7 +139,7 @@ def _train(folder: Path, options: Sequence[str]) -> int:
 
 def _same_options(path: Path, options: Sequence[str | int | None]) -> bool:
     """Says whether the runs here were made with these options; notes them for the first ones."""
-    if path.is_file():
+    if path.is_file() and any(path.parent.glob("runs/*/checkpoints/*.ckpt")):
         return bool(json.loads(path.read_text(encoding="utf-8")) == list(options))
     path.write_text(json.dumps(list(options)) + "\n", encoding="utf-8")
     return True

@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from nmt.config import check_config, hydra_main
 from nmt.run_folder import make_run_folder, run_directory
 
+logger = logging.getLogger(__name__)
 OmegaConf.register_new_resolver("run_directory", run_directory, replace=True, use_cache=True)
 
 
@@ -17,6 +18,7 @@ OmegaConf.register_new_resolver("run_directory", run_directory, replace=True, us
 def main(config: DictConfig) -> None:
     """Checks the options, prepares the data, trains, and evaluates the best checkpoint."""
     check_config(config)
+    logger.info("Training %s; its folder is %s.", config.model_name, config.run_dir)
     # Imported only now: it takes seconds, and a typing error should not have to wait for it.
     import pytorch_lightning as pl
     import torch

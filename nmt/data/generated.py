@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import inspect
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from nmt.data.cache import cached, key_of
 from nmt.data.files import Languages
 from nmt.data.grammar import GrammarPair, swapped
 from nmt.data.grammar.lexicon import lexicon_path
+
+logger = logging.getLogger(__name__)
 
 _ROWS_PER_CHUNK = 10_000
 _LINKS = pyarrow.list_(pyarrow.list_(pyarrow.int32()))
@@ -58,6 +61,7 @@ def load_grammar(
     english_first = languages.source == "en"
 
     def make(folder: Path) -> None:
+        logger.info("Generating the built-in corpus; this happens once.")
         splits = nmt.data.grammar.generate_splits(**arguments)
         for number, (name, pairs) in enumerate(splits.items()):
             _write(pairs, folder / f"{number}-{name}.arrow", english_first)

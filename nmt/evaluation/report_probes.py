@@ -278,9 +278,10 @@ def limits(results: Results) -> Section:
             "sentence, not natural language."
         )
     items.append(f"One corpus and one language pair, {task['source_lang']}-{task['target_lang']}.")
-    fewest = min(len(system["seeds"]) for system in systems)
-    if fewest < 5:
-        items.append(f"Few trainings: {fewest} seed{'' if fewest == 1 else 's'} of some systems.")
+    counts = {len(system["seeds"]) for system in systems}
+    if min(counts) < 5:
+        seeds = "1 seed" if min(counts) == 1 else f"{min(counts)} seeds"
+        items.append(f"Few trainings: {seeds} of {'some systems' if len(counts) > 1 else 'each'}.")
     if len(shown_labels(results)) > 1:
         items.append(
             "The budget is fixed: the order of the systems may differ with more training, and a "

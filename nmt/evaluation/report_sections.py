@@ -37,8 +37,8 @@ def headline(results: Results) -> Section:
         f"BLEU in each range of input length in {task['unit']}s. Bands hold "
         f"{100 * results['bootstrap']['coverage']:.0f} % of {results['bootstrap']['resamples']:,} "
         f"resamples that draw {levels}, the same for all systems (random seed "
-        f"{results['bootstrap']['seed']}). Each range is scored alone: ranges do not average to "
-        "the score of the whole, and takes the n-grams there are (effective order)."
+        f"{results['bootstrap']['seed']}). Each range is scored alone, with the n-gram orders that "
+        "its translations have (effective order): ranges do not average to the score of the whole."
     )
     after = [f"{name}: {signature}." for name, signature in results["signatures"].items()]
     if len(results["splits"]) > 1:
@@ -96,7 +96,11 @@ def primary_statistic(results: Results) -> Section | None:
     found = [entry for entry in results["differences"] if "long" in entry]
     primary = next((entry for entry in found if entry["primary"]), None)
     before = []
-    if primary is None:
+    if any(entry["primary"] for entry in results["differences"]) and primary is None:
+        before.append(
+            "All inputs lie in one range of lengths, so there is no difference of differences."
+        )
+    elif primary is None:
         before.append(
             "The minimal pair (one constant context, attention; the same number of updates) is not "
             "among these runs, so there is no primary statistic."

@@ -52,6 +52,17 @@ class LastCheckpoint(Checkpoint):
         if self._due or (trainer.should_stop and self._between_updates):
             self._save(trainer)
 
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """Says after Ctrl-C what is kept and how to go on."""
+        if isinstance(exception, KeyboardInterrupt) and trainer.is_global_zero:
+            if self.path.exists():
+                advice = f"ckpt_path={self.path} goes on from the last update saved there."
+            else:
+                advice = f"nothing is saved yet (every {self.every_n_updates} updates)."
+            print(f"\nInterrupted after update {trainer.global_step}: {advice}")
+
     def _save(self, trainer: pl.Trainer) -> None:
         self._due = self._between_updates = False
         trainer.save_checkpoint(self.path, weights_only=False)
@@ -69,10 +80,19 @@ def _validation_follows(trainer: pl.Trainer) -> bool:
 
 
 class ProgressBar(TQDMProgressBar):
-    """Lightning's bar without the version number, refreshed about once a second."""
+    """Lightning's bar for a terminal of 80 columns, refreshed about once a second."""
+
+    BAR_FORMAT = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{remaining}{postfix}]"
+    _NAMES = {"tokens_per_s": "tok/s", "valid_bleu": "BLEU"}  # noqa: RUF012 not changed
 
     def __init__(self, refresh_rate: int = 10) -> None:
         super().__init__(refresh_rate=refresh_rate)
+
+    def on_train_start(self, trainer: pl.Trainer, *args: Any) -> None:
+        """Shows the bar, of a run that goes on within an epoch from where it stopped."""
+        super().on_train_start(trainer, *args)
+        self.on_train_epoch_start(trainer)  # Lightning leaves it out for an epoch that goes on
+        self.train_progress_bar.initial = trainer.fit_loop.epoch_loop.batch_progress.current.ready
 
     def get_metrics(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule
@@ -80,11 +100,13 @@ class ProgressBar(TQDMProgressBar):
         """Returns what stands behind the bar."""
         metrics = super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)
-        return {name: _short(value) for name, value in metrics.items()}
+        return {self._NAMES.get(name, name): _short(value) for name, value in metrics.items()}
 
 
 def _short(value: Any) -> Any:
-    """Returns a number with four significant digits, for a narrow terminal."""
+    """Returns a number in few characters, for a narrow terminal."""
     if isinstance(value, Tensor):
         value = value.item()
-    return f"{value:.4g}" if isinstance(value, float) else value
+    if not isinstance(value, float):
+        return value
+    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"

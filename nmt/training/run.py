@@ -65,7 +65,12 @@ def fit(
     checkpoints = Path(config.run_dir) / "checkpoints"
     resume_from = checkpoint_to_resume(config.ckpt_path, checkpoints)
     if resume_from is not None:
-        check_resumable(resume_from, model=module.model, tokenizer=module.tokenizer.model)
+        check_resumable(
+            resume_from,
+            model=module.model,
+            tokenizer=module.tokenizer.model,
+            languages=(config.data.source_lang, config.data.target_lang),
+        )
         continue_csv_log(trainer, resume_from)
     if config.compile:
         module.model.compile(dynamic=True)

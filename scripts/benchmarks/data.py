@@ -9,7 +9,7 @@ import argparse
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -93,7 +93,8 @@ def lengths_of(examples: Examples) -> np.ndarray[Any, np.dtype[np.int64]]:
 def sorted_batches(examples: Examples, token_budget: int, seed: int) -> IndexLists:
     """Returns an epoch of the training sampler."""
     source, target = lengths_of(examples)
-    return list(TokenBatchSampler(source, target, token_budget=token_budget, seed=seed))
+    sampler = TokenBatchSampler(source, target, token_budget=token_budget, seed=seed)
+    return cast(IndexLists, list(sampler))  # nothing is joined
 
 
 def shuffled_batches(num_pairs: int, num_batches: int, seed: int) -> IndexLists:
