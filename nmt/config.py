@@ -61,6 +61,9 @@ def hydra_main(config_name: str) -> Callable[[Callable[[DictConfig], None]], Cal
             try:
                 with _full_error("1"):  # lets Hydra raise what it would print on many lines
                     return _under_hydra(job, config_name)
+            except KeyboardInterrupt:
+                print("interrupted", file=sys.stderr)
+                sys.exit(128 + 2)
             except Exception as error:
                 _exit_if_mendable(error)
                 raise
@@ -152,7 +155,8 @@ def _exit_if_mendable(error: Exception) -> None:
     """Ends the program with one line when `error` is the user's, else returns."""
     current: BaseException | None = error
     while current is not None:
-        if isinstance(current, ValueError) and _raised_in(current, ("nmt.", "hydra.")):
+        ours = isinstance(current, ValueError) and _raised_in(current, ("nmt.", "hydra."))
+        if ours and not isinstance(current, OmegaConfBaseException):  # which wraps one
             _fail(str(current))
         current = getattr(current, "cause", None) or current.__cause__
     if isinstance(error, CompactHydraException | OmegaConfBaseException):

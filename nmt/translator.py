@@ -142,7 +142,7 @@ class Translator:
         )
 
     def score(
-        self, pairs: Sequence[tuple[str, str | Sequence[int]]], *, batch_tokens: int = 4096
+        self, pairs: Iterable[tuple[str, str | Sequence[int]]], *, batch_tokens: int = 4096
     ) -> list[TranslationScore]:
         """Scores translations that are given (teacher forcing), in the order of the pairs.
 
@@ -160,6 +160,7 @@ class Translator:
                 output is not a number.
         """
         check_at_least("batch_tokens", batch_tokens, 1)
+        pairs = list(pairs)
         if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
             raise ValueError("pairs must hold (source, translation) pairs; give a list of them.")
         sources = self.tokenizer.encode_batch([source for source, _ in pairs])

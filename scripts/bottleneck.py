@@ -61,6 +61,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
+    try:
+        return _run(options, runs)
+    except KeyboardInterrupt:
+        return 128 + 2
+
+
+def _run(options: argparse.Namespace, runs: Path) -> int:
     plan = list(_plan(options))
     for number, run in enumerate(plan, 1):
         print(f"bottleneck: run {number} of {len(plan)}: {run.name}", file=sys.stderr, flush=True)
@@ -134,7 +141,8 @@ def _train(folder: Path, options: Sequence[str]) -> int:
         return 0
     last = folder / "checkpoints" / "last.ckpt"
     resume = [f"ckpt_path='{last}'"] if last.is_file() else [f"hydra.run.dir='{folder}'"]
-    return subprocess.run([sys.executable, str(TRAIN), *options, *resume], check=False).returncode
+    status = subprocess.run([sys.executable, str(TRAIN), *options, *resume], check=False).returncode
+    return status or int(not (folder / "metrics.json").is_file())
 
 
 def _same_options(path: Path, options: Sequence[str | int | None]) -> bool:

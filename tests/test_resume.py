@@ -1,14 +1,17 @@
 import logging
 import os
+from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.plugins import TorchCheckpointIO
 from number_words import corpus_options, make_run, model_options, trainer_options
 
 from nmt.checkpoint import load_checkpoint
 from nmt.run_folder import run_directory
 from nmt.training.callbacks import LastCheckpoint
+from nmt.training.checkpoint_io import WholeCheckpointIO
 from nmt.training.schedules import Cosine
 
 UPDATES = 13  # 26 micro-batches by twos, 8 of them an epoch: 4 updates an epoch
@@ -195,6 +198,25 @@ def test_a_damaged_checkpoint_is_refused(build, uninterrupted, tmp_path):
     (tmp_path / "cut.ckpt").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=r"cut\.ckpt .* is cut short"):
         build(tmp_path, f"ckpt_path={tmp_path / 'cut.ckpt'}").fit()
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    WholeCheckpointIO().save_checkpoint({"update": 1}, tmp_path / "last.ckpt")
+
+    def fill_the_disk(self, checkpoint, path, storage_options=None):
+        Path(path).write_bytes(b"half")
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(TorchCheckpointIO, "save_checkpoint", fill_the_disk)
+    with pytest.raises(OSError, match="No space left"):
+        WholeCheckpointIO().save_checkpoint({"update": 2}, tmp_path / "last.ckpt")
+    assert torch.load(tmp_path / "last.ckpt", weights_only=True) == {"update": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+def test_checkpoints_of_a_run_are_written_whole(build, tmp_path):
+    plugin = build(tmp_path).trainer.strategy.checkpoint_io
+    assert isinstance(plugin, WholeCheckpointIO)
 
 
 def test_a_missing_checkpoint_is_named(build, tmp_path):

@@ -111,6 +111,15 @@ def test_both_checkpoints_load_from_their_file_alone(run):  # (cases 71, 74)
     assert (best.source_lang, best.target_lang) == ("en", "de")
 
 
+def test_nothing_to_continue_from_is_one_line(tmp_path):
+    done = start_training(tmp_path, "ckpt_path=last")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: ckpt_path=last: there is no last.ckpt below outputs/files-transformer; "
+        "train first, or give a path.\n"
+    )
+
+
 def test_a_sweep_on_several_devices_is_refused(tmp_path):
     """Lightning's launcher would start it again in each process (case 84)."""
     options = ["-m", "seed=1,2", "trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"]

@@ -331,3 +331,19 @@ def test_words_of_the_tiny_corpus_stay_one_piece_each(options):
     run = make_run(*options())
     for word in [*WORDS, *WORDS.values()]:
         assert run.data.tokenizer.decode(run.data.tokenizer.encode(word)) == word
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_mixed_precision_follows_full_precision(name, tmp_path):
+    losses = []
+    for precision in ("32-true", "bf16-mixed"):
+        run = make_run(
+            *corpus_options(tmp_path / "text"),
+            *model_options(name),
+            *trainer_options(tmp_path / precision, max_steps=4, precision=precision),
+        )
+        run.fit()
+        losses.append([float(row["loss"]) for row in run.log if row["loss"]])
+    assert len(losses[0]) == 4
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
+    assert losses[1] != losses[0]

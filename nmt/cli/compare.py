@@ -33,6 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"{_PROGRAM}: error: {error}", file=sys.stderr)
         return 1
+    except (KeyError, TypeError, AttributeError, StopIteration) as error:
+        files = options.results or "a metrics.json, config.yaml or probe of these runs"
+        print(f"{_PROGRAM}: error: {files} is damaged ({error!r}); make it anew.", file=sys.stderr)
+        return 1
     return 0
 
 

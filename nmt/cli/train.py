@@ -1,6 +1,8 @@
 """Trains one model and writes its run folder; the program behind `train.py` and `nmt-train`."""
 
 import logging
+import signal
+import sys
 import warnings
 
 from hydra.core.hydra_config import HydraConfig
@@ -23,6 +25,7 @@ def main(config: DictConfig) -> None:
     import pytorch_lightning as pl
     import torch
     from hydra.utils import instantiate
+    from pytorch_lightning.utilities.exceptions import SIGTERMException
 
     from nmt.cli.results import write_results
     from nmt.training.run import build_module, build_trainer, fit
@@ -43,7 +46,11 @@ def main(config: DictConfig) -> None:
     module = build_module(config, data)
     if trainer.is_global_zero:
         OmegaConf.save(config, f"{config.run_dir}/config.yaml", resolve=True)
-    best = fit(config, data, module, trainer)
+    try:
+        best = fit(config, data, module, trainer)
+    except SIGTERMException:
+        logger.info("Terminated: ckpt_path=%s/checkpoints/last.ckpt goes on.", config.run_dir)
+        sys.exit(128 + signal.SIGTERM)
     if trainer.is_global_zero:
         write_results(config, data, module, best)
 

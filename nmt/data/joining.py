@@ -98,15 +98,19 @@ def join_test(dataset: Dataset, sizes: Sequence[int]) -> Dataset:
     """Returns the pairs joined by a space, in order, k neighbours at a time, for each size k.
 
     The last group of a size is smaller where the number of pairs is no multiple of it: no text is
-    left out.
+    left out. A group belongs to the document of its first pair.
 
     Args:
-        dataset: Columns source and target.
+        dataset: Columns source and target; perhaps document.
         sizes: As `Concatenation.test`.
     """
-    columns: dict[str, list[str]] = {"source": [], "target": []}
-    for side, joined in columns.items():
+    groups = [range(i, i + size) for size in sizes for i in range(0, len(dataset), size)]
+    groups = [group[: len(dataset) - group.start] for group in groups]
+    columns: dict[str, list[str]] = {}
+    for side in ("source", "target"):
         lines = dataset[side][:]
-        for size in sizes:
-            joined += [" ".join(lines[i : i + size]) for i in range(0, len(lines), size)]
+        columns[side] = [" ".join(lines[i] for i in group) for group in groups]
+    if "document" in dataset.column_names:
+        names = dataset["document"][:]
+        columns["document"] = [names[group.start] for group in groups]
     return Dataset.from_dict(columns)

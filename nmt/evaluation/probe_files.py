@@ -1,5 +1,6 @@
 """Reads what the probes of runs wrote (RUN/probes/)."""
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,8 +33,11 @@ def read_probes(systems: Sequence[System]) -> Probes:
     """Reads what there is; a system has a probe only if all of its runs have it.
 
     Raises:
-        ValueError: if a file is damaged.
+        ValueError: if a file is damaged, or the probes of a run are not of its best checkpoint.
     """
+    for system in systems:
+        for run in system.runs:
+            _check_current(run.directory)
     values = {s.label: [_read_values(run.directory) for run in s.runs] for s in systems}
     expected = [s.label for s in systems if s.memory_slots is None]
     attending = [s.label for s in systems if s.memory_slots is None and role(s) != "constant"]
@@ -65,6 +69,19 @@ def read_probes(systems: Sequence[System]) -> Probes:
         values=values,
         notes=[note for note in notes if note],
     )
+
+
+def _check_current(directory: Path) -> None:
+    """Makes sure, where the checkpoint is still there, that it is the one that was probed."""
+    digest = _read_values(directory).get("checkpoint_sha256")
+    checkpoint = directory / "checkpoints" / "best.ckpt"
+    if not digest or not checkpoint.is_file():
+        return
+    if hashlib.sha256(checkpoint.read_bytes()).hexdigest() != digest:
+        raise ValueError(
+            f"{directory}/probes was made with another checkpoint than its best.ckpt; run "
+            f"`python scripts/probe.py {directory}` again."
+        )
 
 
 def _complete(rows: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:

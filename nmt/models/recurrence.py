@@ -19,12 +19,19 @@ class RecurrentLinear:
     """
 
     def __init__(self, weight: Tensor) -> None:
-        """Takes the weight (outputs, inputs) for one loop; make a new one for the next loop."""
+        """Takes the weight (outputs, inputs) for one loop; make a new one for the next loop.
+
+        Under autocast the product is in its type, as that of `F.linear`.
+        """
         self._steps: Steps = []
+        device = weight.device.type
+        if torch.is_autocast_enabled(device):
+            weight = weight.to(torch.get_autocast_dtype(device))
         self._weight: Tensor = _SumOverSteps.apply(weight, self._steps)  # type: ignore[no-untyped-call]
 
     def __call__(self, x: Tensor) -> Tensor:
         """Returns x W^T (N, outputs) of x (N, inputs)."""
+        x = x.to(self._weight.dtype)
         if not torch.is_grad_enabled():
             return x @ self._weight.mT
         product: Tensor = _Step.apply(x, self._weight, self._steps)  # type: ignore[no-untyped-call]

@@ -50,11 +50,15 @@ class TrainedRun:
 
     def join_sources(self, sources: Sequence[str]) -> str:
         """Returns several sources as one: with a space between, but not in Chinese or Japanese."""
-        return _join(sources, self.data.corpus.source_lang)
+        return _join(
+            sources, self.data.corpus.source_lang, as_in_training=len(self.joined_sizes) > 1
+        )
 
     def join_targets(self, targets: Sequence[str]) -> str:
         """Returns several targets, or translations, as one."""
-        return _join(targets, self.data.corpus.target_lang)
+        return _join(
+            targets, self.data.corpus.target_lang, as_in_training=len(self.joined_sizes) > 1
+        )
 
 
 def load_run(directory: Path, *, device: str) -> TrainedRun:
@@ -82,5 +86,7 @@ def has_column(dataset: Dataset, name: str) -> bool:
     return name in dataset.column_names
 
 
-def _join(sentences: Sequence[str], language: str) -> str:
-    return ("" if default_unit(language) == "character" else " ").join(sentences)
+def _join(sentences: Sequence[str], language: str, *, as_in_training: bool) -> str:
+    """Joins by a space, as `data.concatenate` does; or by nothing where a language has none."""
+    without_space = default_unit(language) == "character" and not as_in_training
+    return ("" if without_space else " ").join(sentences)

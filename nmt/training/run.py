@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt.checkpoint import check_resumable
 from nmt.data.datamodule import TranslationDataModule
+from nmt.training.checkpoint_io import WholeCheckpointIO
 from nmt.training.resume import checkpoint_to_resume, continue_csv_log
 from nmt.training.translation_module import TranslationModule
 
@@ -50,6 +51,7 @@ def build_trainer(config: DictConfig) -> pl.Trainer:
         logger=instantiate(config.logger) if config.logger else False,
         val_check_interval=max(1, steps // config.num_validations) * accumulate,
         default_root_dir=config.run_dir,
+        plugins=[WholeCheckpointIO()],
     )
     return trainer
 
