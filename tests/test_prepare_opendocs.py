@@ -6,10 +6,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import polib
 import pytest
 
-polib = pytest.importorskip("polib", reason="needs the extra `opendocs`")
-pytest.importorskip("lxml", reason="needs the extra `opendocs`")
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
