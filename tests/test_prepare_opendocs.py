@@ -9,7 +9,6 @@ from pathlib import Path
 import polib
 import pytest
 
-
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 try:
