@@ -2,8 +2,10 @@
 
 import csv
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -32,17 +34,17 @@ OPTIONS = [
 ]
 
 
-def start_training(folder, *options):
+def start_training(folder, *options, run=subprocess.run):
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {
         "OMP_NUM_THREADS": "1"
     }
-    return subprocess.run(
+    return run(
         [sys.executable, str(REPOSITORY / "train.py"), *options, *OPTIONS],
         cwd=folder,
         env=environment,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         encoding="utf-8",
-        timeout=300,
     )
 
 
@@ -118,6 +120,21 @@ def test_nothing_to_continue_from_is_one_line(tmp_path):
         "error: ckpt_path=last: there is no last.ckpt below outputs/files-transformer; "
         "train first, or give a path.\n"
     )
+
+
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 1)])
+def test_a_run_that_is_told_to_stop_says_how_to_go_on(start, tmp_path, sent, status):
+    folder = tmp_path / "run"
+    options = (f"hydra.run.dir={folder}", "callbacks.last.every_n_updates=1")
+    process = start_training(start, *options, "trainer.max_steps=100000", run=subprocess.Popen)
+    last = folder / "checkpoints" / "last.ckpt"
+    while process.poll() is None and not last.exists():
+        time.sleep(0.1)
+    process.send_signal(sent)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == status
+    assert f"ckpt_path={last} goes on" in output
+    assert load_checkpoint(last).updates >= 1
 
 
 def test_a_sweep_on_several_devices_is_refused(tmp_path):
