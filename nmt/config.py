@@ -153,6 +153,9 @@ def _remove_if_empty(runtime: RuntimeConf) -> None:
 
 def _exit_if_mendable(error: Exception) -> None:
     """Ends the program with one line when `error` is the user's, else returns."""
+    if isinstance(error, BrokenPipeError):  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + 13)
     current: BaseException | None = error
     while current is not None:
         ours = isinstance(current, ValueError) and _raised_in(current, ("nmt.", "hydra."))

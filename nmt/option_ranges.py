@@ -61,6 +61,7 @@ _SHARE = (
     "a whole number of batches of at least 1 or a share above 0 and up to 1.0",
     lambda x: (type(x) is int and x >= 1) or (type(x) is float and 0 < x <= 1),
 )
+_PRECISIONS = ("auto", "32-true", "bf16-mixed", "16-mixed")
 _MONITOR = (f"one of {', '.join(_BETTER)}", lambda x: x in _BETTER)
 _RANGES: dict[str, Range] = {
     "seed": (
@@ -80,6 +81,7 @@ _RANGES: dict[str, Range] = {
     "data.tokenizer.character_coverage": _number("a number in (0, 1]", lambda x: 0 < x <= 1),
     "optimizer.lr": _POSITIVE,
     "optimizer.weight_decay": _number("a number of at least 0", lambda x: 0 <= x < math.inf),
+    "trainer.precision": (f"one of {', '.join(_PRECISIONS)}", lambda x: x in _PRECISIONS),
     "trainer.max_steps": _whole(1),
     "trainer.max_epochs": (
         "a whole number of at least 1, or -1 for no limit",

@@ -87,6 +87,7 @@ IMPOSSIBLE = {
     "seed": [-1, 2**32],
     "label_smoothing": [1, math.nan],
     "num_validations": [0],
+    "trainer.precision": ["bf16-true", "64-true"],
     "threads": [0],
     "data.source_lang": [None, False],
     "data.token_budget": [0, 1.5],
