@@ -11,6 +11,7 @@ from typing import Any
 from nmt.evaluation.bootstrap import BOOTSTRAP_SEED, COVERAGE, NUM_RESAMPLES
 from nmt.evaluation.capacity import slot_results
 from nmt.evaluation.contrasts import differences, falls, in_order, paired_tests, role
+from nmt.evaluation.kind_results import kind_results
 from nmt.evaluation.probe_files import Probes, read_probes
 from nmt.evaluation.probe_results import (
     alignment_results,
@@ -86,6 +87,9 @@ def compare(paths: Sequence[Path], *, split: str = "test") -> dict[str, Any]:
         "splits": {name: _split(found, facts[name]) for name, found in scores.items()},
         "falls": falls(scores[split], systems, task),
         **_contrasts(scores[split], shown, task),
+        "kinds": kind_results(
+            {s.label: scores[split].sentences[s.label] for s in shown}, target_lang=target_lang
+        ),
         **_probed(scores[split], systems, probes, split),
         "example": _example(scores[split], shown, task["longest_train"]),
     }

@@ -87,6 +87,28 @@ def draw_train_by_length(results: Results) -> Figure:
     return figure
 
 
+def draw_kinds(results: Results) -> Figure:
+    """Draws BLEU by length of inputs of one sentence and of several, a panel each."""
+    kinds = results["kinds"]
+    styles = system_styles(results)
+    figure = new_figure(max(7.2, 5.4 * len(kinds)), 4.6, title="BLEU by input length and kind")
+    all_axes = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
+    for number, (axes, (kind, content)) in enumerate(zip(all_axes, kinds.items(), strict=True)):
+        ranges = ranges_of([next(iter(content["systems"].values()))])
+        for label, style in styles.items():
+            values = [bucket["bleu"] for bucket in content["systems"][label]]
+            draw_band(axes, range(len(values)), values, style, "" if number else label)
+        finish_lengths(axes, results, ranges, "" if number else "BLEU")
+        axes.set_title(kind_name(kind), fontsize=10, color=INK, loc="left")
+    _legend(figure, len(styles))
+    return figure
+
+
+def kind_name(kind: str) -> str:
+    """Returns what a kind of input is called for people."""
+    return {"single": "one sentence", "multi": "several sentences"}.get(kind, kind)
+
+
 def draw_band(
     axes: Axes,
     xs: Sequence[float],

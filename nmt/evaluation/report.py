@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from nmt.evaluation import report_details, report_probes, report_sections
-from nmt.evaluation.plots_length import draw_by_length, draw_train_by_length
+from nmt.evaluation.plots_length import draw_by_length, draw_kinds, draw_train_by_length
 from nmt.evaluation.plots_probes import (
     draw_bits,
     draw_heat_map,
@@ -65,6 +65,7 @@ def _sections(results: Mapping[str, Any]) -> list[Section]:
         report_sections.primary_statistic(results),
         report_details.paired_tests(results),
         report_details.regression(results),
+        report_details.kinds(results),
         report_probes.joined(results),
         report_probes.slots(results),
         report_probes.train(results),
@@ -85,6 +86,7 @@ def _draw_figures(directory: Path, results: Mapping[str, Any]) -> list[Path]:
         "chrf_by_length": draw_by_length(results, metric="chrf"),
     }
     for key, drawn in (
+        ("kinds", {"bleu_by_kind": draw_kinds}),
         ("joined", {"joined_inputs": draw_joined}),
         (
             "slots",

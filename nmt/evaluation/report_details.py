@@ -1,11 +1,16 @@
-"""The sections with tests, the regression, and all length ranges."""
+"""The sections with tests, the regression, kinds of input, and all length ranges."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from nmt.evaluation.plots_length import kind_name
 from nmt.evaluation.report_document import (
     FigureReference,
     Results,
     Section,
     Table,
     number,
+    shown_labels,
     with_interval,
 )
 
@@ -61,6 +66,44 @@ def regression(results: Results) -> Section | None:
         f"where the system loses less chrF than the baseline for every ten {unit}s of input."
     )
     return Section("Regression of sentence chrF on length", [before], tables=[Table(columns, rows)])
+
+
+def kinds(results: Results) -> Section | None:
+    """Inputs of one sentence and of several apart, and where those of each length are from."""
+    if results["kinds"] is None:
+        return None
+    labels = shown_labels(results)
+    tables = []
+    for kind, content in results["kinds"].items():
+        rows = [
+            (
+                source["range"],
+                f"{source['num_sentences']:,}",
+                *(with_interval(content["systems"][label][place]["bleu"]) for label in labels),
+            )
+            for place, source in enumerate(content["sources"])
+        ]
+        name = kind_name(kind)
+        tables.append(Table(("range", "n", *labels), rows, f"BLEU, inputs of {name}"))
+        sources = [(each["range"], _sources(each)) for each in content["sources"]]
+        caption = f"Sources, inputs of {name}"
+        tables.append(Table(("range", "sentences from"), sources, caption, is_numeric=False))
+    return Section(
+        "One sentence or several",
+        [
+            "Long inputs of real text are often several sentences: another kind of text, not "
+            "only more of it. So both kinds are shown apart, with what the inputs of each length "
+            "are from."
+        ],
+        figures=[FigureReference("bleu_by_kind", "BLEU by input length, for each kind of input")],
+        tables=tables,
+    )
+
+
+def _sources(entry: Mapping[str, Any]) -> str:
+    named = ", ".join(f"{name} {count:,}" for name, count in entry["largest"].items())
+    others = entry["num_others"]
+    return f"{named}, {others} others" if others else named
 
 
 def per_range(results: Results) -> Section:
