@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -61,6 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
+    signal.signal(signal.SIGTERM, _exit_on_sigterm)
     try:
         return _run(options, runs)
     except KeyboardInterrupt:
@@ -141,8 +143,17 @@ def _train(folder: Path, options: Sequence[str]) -> int:
         return 0
     last = folder / "checkpoints" / "last.ckpt"
     resume = [f"ckpt_path='{last}'"] if last.is_file() else [f"hydra.run.dir='{folder}'"]
-    status = subprocess.run([sys.executable, str(TRAIN), *options, *resume], check=False).returncode
+    with subprocess.Popen([sys.executable, str(TRAIN), *options, *resume]) as training:
+        try:
+            status = training.wait()
+        except SystemExit:
+            training.terminate()  # which writes a checkpoint to go on from
+            raise
     return status or int(not (folder / "metrics.json").is_file())
+
+
+def _exit_on_sigterm(number: int, _: object) -> None:
+    sys.exit(128 + number)
 
 
 def _same_options(path: Path, options: Sequence[str | int | None]) -> bool:

@@ -3,8 +3,10 @@
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -64,10 +66,25 @@ def test_one_command_trains_compares_and_keeps_what_is_finished(bottleneck, tmp_
     assert {"rnn", "bahdanau"} <= set(json.dumps(results).split('"'))
     trained = tmp_path / "out/runs/rnn-seed1/metrics.json"
     before = trained.stat().st_mtime_ns
-    monkeypatch.setattr(bottleneck.subprocess, "run", None)  # trains nothing any more
+    monkeypatch.setattr(bottleneck.subprocess, "Popen", None)  # trains nothing any more
     assert bottleneck.main(arguments) == 0
     assert trained.stat().st_mtime_ns == before
     assert bottleneck.main([*arguments, "label_smoothing=0.2"]) == 1
+
+
+def test_an_experiment_that_is_told_to_stop_stops_its_training(bottleneck, tmp_path, monkeypatch):
+    program = "import os, signal, time; os.kill(os.getppid(), signal.SIGTERM); time.sleep(60)"
+    (tmp_path / "train.py").write_text(program, encoding="utf-8")
+    monkeypatch.setattr(bottleneck, "TRAIN", tmp_path / "train.py")
+    before = signal.getsignal(signal.SIGTERM)
+    start = time.monotonic()
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            bottleneck.main(["--output", str(tmp_path / "out")])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert stopped.value.code == 143
+    assert time.monotonic() - start < 30
 
 
 def test_pandas_does_not_take_the_script_for_a_library():
