@@ -45,7 +45,9 @@ def joined(results: Results) -> Section | None:
         "Joined inputs: length alone",
         [
             "The same sentences, translated one by one and joined into one input, scored against "
-            "the same references: between the two nothing changes but the length of the input."
+            "the same references: between the two nothing changes but the length of the input. "
+            "Inputs of more sentences than any in training are also of a new kind: where a system "
+            "falls there only, it is the kind and not the length."
         ],
         [FigureReference("joined_inputs", "BLEU of joined inputs and of their parts alone")],
         [Table(columns, rows)],
