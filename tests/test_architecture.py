@@ -31,6 +31,7 @@ RANKS = {
     "export": 5,
     "training": 5,
     "probes": 6,
+    "demo": 6,
     "cli": 7,
 }
 LIGHTNING = {"pytorch_lightning", "lightning"}
@@ -45,6 +46,7 @@ FORBIDDEN = {
     "word_attention": LIGHTNING,
     "attention_maps": LIGHTNING,
     "export": LIGHTNING,
+    "demo": LIGHTNING,
     "translator": LIGHTNING,
 }
 CATCH_ALL_NAMES = {"utils", "util", "helpers", "common", "builders", "misc"}

@@ -8,7 +8,7 @@ for translation in translator.translate(["A man is running.", "It is raining."])
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -137,13 +137,10 @@ class ExportedTranslator:
 
     def _translate_batch(
         self, sources: Sequence[list[int]], options: EngineOptions
-    ) -> Iterator[list[Hypothesis]]:
-        """Translates sources sorted by length: the engine has one limit for all in a call."""
+    ) -> list[list[Hypothesis]]:
         limits = length_limits(options, *collate_source(sources)).tolist()
         most = max(limits) if self._max_positions is None else self._max_positions - 1
-        by_limit = groupby(zip(limits, sources, strict=True), key=lambda pair: min(pair[0], most))
-        for limit, group in by_limit:
-            yield from self._find([source for _, source in group], limit, options)
+        return self._find(sources, [min(limit, most) for limit in limits], options)
 
     def _scored_text(self, hypothesis: Hypothesis) -> ScoredText:
         return ScoredText(

@@ -6,7 +6,7 @@ possible.
 
 CTranslate2 divides the probability of pieces that it must not emit among the others, and a score
 that counts as one of `nmt.decoding.hypothesis` must not. So it is first left free. Only what then
-holds a forbidden piece, or reached its limit, is searched again with those pieces suppressed, and
+holds a forbidden piece, or passed its limit, is searched again with those pieces suppressed, and
 scored by teacher forcing.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from typing import Any, Self
 
 from nmt.decoding.hypothesis import Hypothesis, Search
@@ -68,31 +69,38 @@ class EngineSearch:
         self._never = [[self._pieces[token]] for token in tokenizer.forbidden_ids]
 
     def __call__(
-        self, sources: Sequence[Sequence[int]], limit: int, options: EngineOptions
+        self, sources: Sequence[Sequence[int]], limits: Sequence[int], options: EngineOptions
     ) -> list[list[Hypothesis]]:
         """Translates a batch.
 
         Args:
             sources: Ids without EOS, at least one each.
-            limit: Most tokens of a hypothesis, EOS not counted, for all of them; replaces the
-                options' own limits.
+            limits: Most tokens of a hypothesis, EOS not counted, for each source; they replace
+                the options' own.
             options: The others.
 
         Returns:
             For each source its hypotheses, best first; those that the limit ended come last.
         """
         pieces = [[self._pieces[token] for token in source] for source in sources]
-        found = self._free(pieces, limit, options)
-        rows = [i for i, hypotheses in enumerate(found) if not all(map(self._is_fine, hypotheses))]
-        if options.min_length:  # a forbidden EOS shifts probabilities as well
-            rows = list(range(len(found)))
-        again = self._suppressed([pieces[i] for i in rows], limit, options)
-        for i, hypotheses in zip(rows, again, strict=True):
-            found[i] = hypotheses
+        found = self._free(pieces, max(limits), options)
+        rows = [
+            i
+            for i, (hypotheses, limit) in enumerate(zip(found, limits, strict=True))
+            # where EOS is forbidden at first, probabilities shift as well
+            if options.min_length or not all(self._is_fine(h, limit) for h in hypotheses)
+        ]
+        # The engine has one limit for all in a call.
+        for limit, group in groupby(sorted(rows, key=limits.__getitem__), limits.__getitem__):
+            same = list(group)
+            again = self._suppressed([pieces[i] for i in same], limit, options)
+            for i, hypotheses in zip(same, again, strict=True):
+                found[i] = hypotheses
         return found
 
-    def _is_fine(self, hypothesis: Hypothesis) -> bool:
-        return hypothesis.finished and self._forbidden.isdisjoint(hypothesis.tokens)
+    def _is_fine(self, hypothesis: Hypothesis, limit: int) -> bool:
+        tokens = hypothesis.tokens
+        return hypothesis.finished and len(tokens) <= limit and self._forbidden.isdisjoint(tokens)
 
     def _free(
         self, sources: list[list[str]], limit: int, options: EngineOptions
@@ -111,8 +119,6 @@ class EngineSearch:
         self, sources: list[list[str]], limit: int, options: EngineOptions
     ) -> list[list[Hypothesis]]:
         """Suppresses forbidden pieces; what the limit ended comes last."""
-        if not sources:
-            return []
         # All of the beam: what the limit ended must not take the places of what ended itself.
         results = self._ask(
             sources,
