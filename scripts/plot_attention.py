@@ -7,8 +7,8 @@ the translation is the model's own.
 """
 
 import argparse
-import logging
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,14 +32,16 @@ TITLES = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Draws and prints the paths written; returns the exit status."""
-    logging.captureWarnings(True)
     options = _parser().parse_args(argv)
-    try:
-        for path in _run(options):
-            print(path)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    with warnings.catch_warnings(record=True, action="always") as raised:
+        try:
+            for path in _run(options):
+                print(path)
+        except (ValueError, OSError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+    for warning in raised:  # such as a font that is missing
+        print(f"warning: {warning.message}", file=sys.stderr)
     return 0
 
 

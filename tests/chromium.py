@@ -32,7 +32,12 @@ class Page:
         reader, self._write = os.pipe()  # Chromium reads commands from 3 and writes answers to 4
         self._read, writer = os.pipe()
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"]
-        options += [f"--user-data-dir={folder}", "--disable-dev-shm-usage", "--no-first-run"]
+        options += [
+            f"--user-data-dir={folder}",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--window-size=1300,900",
+        ]
         # The shell moves the ends of the pipes to the numbers that Chromium expects.
         self._process = subprocess.Popen(
             ["bash", "-c", f'exec "$0" "$@" 3<&{reader} 4>&{writer}', PROGRAM, *options],
@@ -43,7 +48,14 @@ class Page:
         os.close(reader)
         os.close(writer)
         self._session = None
-        target = self.call("Target.createTarget", url="about:blank", width=1300, height=900)
+        try:
+            self._open_tab()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_tab(self) -> None:
+        target = self.call("Target.createTarget", url="about:blank")
         attached = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         self._session = attached["sessionId"]
         self.call("Network.enable")

@@ -7,9 +7,10 @@ import sys
 
 import pytest
 import torch
+from checkpoints import write_checkpoint
 from models_for_tests import OPTIONS, tiny_model
 
-from nmt.checkpoint import FORMAT_VERSION, HYPER_PARAMETERS, load_checkpoint
+from nmt.checkpoint import load_checkpoint
 from nmt.cli.translate import main as translate_main
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
@@ -24,12 +25,6 @@ from nmt.translator import Translator
 pytest.importorskip("ctranslate2", reason="needs pip install 'nmt[export]'")
 
 WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf"}
-TARGETS = {
-    "rnn": "nmt.models.recurrent.RecurrentEncoderDecoder",
-    "bahdanau": "nmt.models.recurrent.RecurrentEncoderDecoder",
-    "transformer": "nmt.models.transformer.Transformer",
-}
-LOUD = 8.0  # times what the layers write as they are drawn: else the last token is repeated
 
 
 def sentences(count, *, seed=3, longest=9):
@@ -40,35 +35,6 @@ def sentences(count, *, seed=3, longest=9):
 @pytest.fixture(scope="module")
 def tokenizer():
     return train_tokenizer([*sentences(99), *WORDS.values(), "ä ö ü"], vocab_size=320)
-
-
-def write_checkpoint(path, tokenizer, name="transformer", **changes):
-    """Saves a seeded model as training would."""
-    torch.manual_seed(11)
-    options = OPTIONS[name] | changes
-    model = tiny_model(name, vocab_size=Tokenizer(tokenizer).vocab_size, **changes)
-    with torch.no_grad():
-        for parameter_name, parameter in model.named_parameters():
-            if parameter_name.endswith("gamma"):
-                parameter.uniform_(0.5, 1.5)
-            if parameter_name.endswith(("output.weight", "down.weight")):
-                parameter *= LOUD
-    decoding = {"_target_": "nmt.decoding.beam.BeamSearch", "beam_size": 3, "max_length": 13}
-    hyper_parameters = dict.fromkeys(HYPER_PARAMETERS) | {
-        "model": {"_target_": TARGETS[name], **options},
-        "tokenizer": tokenizer,
-        "source_lang": "en",
-        "target_lang": "de",
-        "decoding": decoding,
-    }
-    content = {
-        "format_version": FORMAT_VERSION,
-        "global_step": 17,
-        "hyper_parameters": hyper_parameters,
-        "state_dict": {f"model.{key}": value for key, value in model.state_dict().items()},
-    }
-    torch.save(content, path)
-    return path
 
 
 @pytest.fixture(scope="module")

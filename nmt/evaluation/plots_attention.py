@@ -36,7 +36,8 @@ def draw_attention(
     fonts = font_families("".join([*rows, *columns]))
     width = max(1.6, CELL_INCHES * len(columns)) + _LABEL_INCHES * max(map(len, rows)) + 0.2
     height = max(1.2, CELL_INCHES * len(rows)) + _LABEL_INCHES * max(map(len, columns)) + 0.5
-    figure = new_figure(width * across + 0.9, height * down + _TITLE_INCHES, title=title)
+    whole = max(width * across + 0.9, _TITLE_INCHES + 0.1 * len(title))
+    figure = new_figure(whole, height * down + _TITLE_INCHES, title=title)
     all_axes = figure.subplots(down, across, squeeze=False)
     for line, line_of_axes in enumerate(all_axes):
         for place, axes in enumerate(line_of_axes):
