@@ -167,14 +167,12 @@ def tab(tmp_path):
 def test_the_page_in_a_browser(address, tab):
     """Typing, translating, pointing, too long a text, hostile text; no other server is asked."""
     tab.call("Page.navigate", url=address)
-    tab.wait_for(
-        "!!document.querySelector('textarea') && !!document.querySelector('button.primary')"
-    )
+    tab.wait_for("!!document.querySelector('#nmt-translate')")
 
     def translate(text):
-        tab.value("document.querySelector('textarea').select()")
+        tab.value("document.querySelector('#nmt-text textarea').select()")
         tab.call("Input.insertText", text=text)
-        tab.value("document.querySelector('button.primary').click()")
+        tab.value("document.querySelector('#nmt-translate').click()")
 
     translate("the old man")
     tab.wait_for("document.querySelectorAll('.nmt-model').length == 3")

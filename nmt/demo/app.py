@@ -70,10 +70,12 @@ def _blocks(gradio: Any, models: Sequence[Model]) -> Any:
             "the model looked at when it wrote it."
         )
         text = gradio.Textbox(
-            label=f"Source sentence (at most {MAX_CHARACTERS} characters)", lines=2
+            label=f"Source sentence (at most {MAX_CHARACTERS} characters)",
+            lines=2,
+            elem_id="nmt-text",
         )
         beam_size = gradio.Slider(1, _MOST_BEAMS, value=4, step=1, label="Beam size")
-        button = gradio.Button("Translate", variant="primary")
+        button = gradio.Button("Translate", variant="primary", elem_id="nmt-translate")
         output = gradio.HTML()
         gradio.on(
             [button.click, text.submit],
