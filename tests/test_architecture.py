@@ -25,7 +25,7 @@ RANKS = {
     "checkpoint": 3,
     "scoring": 3,
     "word_attention": 3,
-    "attention_maps": 3,
+    "attention_maps": 4,
     "config": 4,
     "translator": 5,
     "export": 5,

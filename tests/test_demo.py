@@ -112,7 +112,11 @@ def test_every_target_word_carries_a_weight_for_each_source_word(models):
     assert {row.count(",") for row in rows} == {2}
 
 
-def test_models_are_named_after_their_run_and_no_checkpoint_is_refused(tmp_path):
+def test_models_are_named_after_their_run_and_no_checkpoint_is_refused(tmp_path, tokenizer):
+    path = tmp_path / "multi30k-transformer" / "run1" / "checkpoints" / "best.ckpt"
+    path.parent.mkdir(parents=True)
+    (model,) = load_models([str(write_checkpoint(path, tokenizer.model))])
+    assert model.name == "multi30k-transformer/run1"
     with pytest.raises(ValueError, match="no checkpoint: give one or more"):
         load_models([])
     with pytest.raises(ValueError, match="does not exist"):

@@ -60,7 +60,7 @@ class Model:
 
 
 def load_models(paths: Sequence[str], *, device: str = "cpu") -> list[Model]:
-    """Loads checkpoints, each named after its run folder and architecture.
+    """Loads checkpoints, each named after the last two folders of its run.
 
     Raises:
         ValueError: No checkpoint, or one that cannot be used.
