@@ -22,8 +22,8 @@ SOURCE, TARGET = "the old man", "ein älterer Hund"
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    text = ["the old man", "a dog", "der alte Mann", "ein Hund"]
-    return Tokenizer(train_tokenizer(text, vocab_size=300))
+    text = ["the old man", "the man", "a dog", "der alte Mann", "ein Hund"]
+    return Tokenizer(train_tokenizer(text, vocab_size=400, model_type="bpe"))
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_a_figure_has_a_panel_for_each_matrix_with_its_words_and_one_scale():
 def test_the_program_draws_what_there_is_and_names_the_files(program, tokenizer, tmp_path, capsys):
     checkpoint = str(write_checkpoint(tmp_path / "best.ckpt", tokenizer.model))
     arguments = [checkpoint, "--source", SOURCE, "--output", str(tmp_path / "plots")]
-    assert program.main([*arguments, "--heads", "--target", TARGET]) == 0
+    assert program.main([*arguments, "--target", TARGET]) == 0
     expected = [
         str(tmp_path / "plots" / f"attention-{kind}.{ending}")
         for kind in ("cross", "encoder-self", "decoder-self")
@@ -134,7 +134,7 @@ def test_the_program_draws_what_there_is_and_names_the_files(program, tokenizer,
     assert capsys.readouterr().out.splitlines() == expected
     assert all(Path(path).stat().st_size > 1000 for path in expected)
     # Without a target: the model's own translation, here of one layer.
-    assert program.main([*arguments, "--kind", "cross", "--layer", "2"]) == 0
+    assert program.main([*arguments, "--kind", "cross", "--layer", "2", "--heads"]) == 0
     assert program.main([*arguments, "--kind", "cross", "--layer", "3", "--target", TARGET]) == 1
     assert capsys.readouterr().err == "error: layer is 3, but there are 2: choose 1 to 2.\n"
 

@@ -70,8 +70,8 @@ def load_models(paths: Sequence[str], *, device: str = "cpu") -> list[Model]:
     models = []
     for path in paths:
         translator = Translator.from_checkpoint(path, device=device)
-        folder = next((p.name for p in Path(path).resolve().parents if p.name != "checkpoints"), "")
-        models.append(Model(f"{folder} ({type(translator.model).__name__})", translator))
+        folders = [part for part in Path(path).resolve().parts[1:-1] if part != "checkpoints"]
+        models.append(Model("/".join(folders[-2:]), translator))
     return models
 
 
