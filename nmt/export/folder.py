@@ -143,6 +143,7 @@ text = " ".join("A sentence.".split())  # the model knows single spaces only
 (result,) = translator.translate_batch(
     [pieces.encode(text, out_type=str)],
     beam_size=5,
+    patience=2,  # go on until 2 x beam_size hypotheses have ended
     max_input_length=0,  # else CTranslate2 cuts what is longer than 1024 pieces
     max_decoding_length=256,
     min_decoding_length=0,

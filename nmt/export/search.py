@@ -1,8 +1,8 @@
 """The search of CTranslate2, asked for what a search of this package is asked for.
 
 Greedy search finds the same hypotheses. Beam search may not: CTranslate2 fills the places of
-finished hypotheses and stops after `beam_size` of them, ours goes on while something better is
-possible.
+finished hypotheses and stops after `patience x beam_size` of them (Kasai et al. 2022), ours goes on
+while something better is possible.
 
 CTranslate2 divides the probability of pieces that it must not emit among the others, and a score
 that counts as one of `nmt.decoding.hypothesis` must not. So it is first left free. Only what then
@@ -20,6 +20,8 @@ from typing import Any, Self
 from nmt.decoding.hypothesis import Hypothesis, Search
 from nmt.special_tokens import EOS
 from nmt.tokenizer import Tokenizer
+
+_PATIENCE = 2.0  # with 1, CTranslate2's default, BLEU was 0.3 to 0.4 lower; 4 was like 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +143,7 @@ class EngineSearch:
         return self._engine.translate_batch(
             sources,
             beam_size=options.beam_size,
+            patience=_PATIENCE,
             num_hypotheses=options.num_hypotheses,
             length_penalty=options.length_penalty,
             max_input_length=0,  # else it cuts what is longer than 1024
