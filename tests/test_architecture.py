@@ -25,11 +25,13 @@ RANKS = {
     "checkpoint": 3,
     "scoring": 3,
     "word_attention": 3,
+    "attention_maps": 4,
     "config": 4,
     "translator": 5,
     "export": 5,
     "training": 5,
     "probes": 6,
+    "demo": 6,
     "cli": 7,
 }
 LIGHTNING = {"pytorch_lightning", "lightning"}
@@ -42,6 +44,9 @@ FORBIDDEN = {
     "config": LIGHTNING,
     "scoring": LIGHTNING,
     "word_attention": LIGHTNING,
+    "attention_maps": LIGHTNING,
+    "export": LIGHTNING,
+    "demo": LIGHTNING,
     "translator": LIGHTNING,
 }
 CATCH_ALL_NAMES = {"utils", "util", "helpers", "common", "builders", "misc"}

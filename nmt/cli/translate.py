@@ -28,7 +28,8 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
     from nmt.decoding.hypothesis import Search
-    from nmt.translator import Translation
+    from nmt.export.engine import ExportedTranslator
+    from nmt.translator import Translation, Translator
 
 _PROGRAM = "nmt-translate"
 _BOM = b"\xef\xbb\xbf"
@@ -74,6 +75,12 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--chunk-size", type=int, default=2048, metavar="N", help="lines read ahead (default: 2048)"
     )
+    add(
+        "--engine",
+        choices=("torch", "ctranslate2"),
+        default="torch",
+        help="ctranslate2: CHECKPOINT is a folder that scripts/export_ctranslate2.py wrote",
+    )
     add("--device", default="auto", help="cpu, cuda, cuda:1, ... or auto (default)")
     add("--threads", type=int, metavar="N", help="CPU threads")
     return parser
@@ -83,7 +90,6 @@ def _run(options: argparse.Namespace) -> None:
     import torch
 
     from nmt.decoding.hypothesis import check_at_least
-    from nmt.translator import Translator
 
     if options.threads is not None:
         check_at_least("threads", options.threads, 1)
@@ -91,7 +97,7 @@ def _run(options: argparse.Namespace) -> None:
     with contextlib.ExitStack() as stack:
         source = _open_input(options.input, stack)
         interactive = options.chunk_size == 1 or source.isatty()
-        translator = Translator.from_checkpoint(options.checkpoint, device=options.device)
+        translator = _translator(options)
         translations = translator.stream(
             read_lines(source),
             search=search_for(translator.search, options),
@@ -106,6 +112,16 @@ def _run(options: argparse.Namespace) -> None:
             if interactive:
                 target.flush()
         target.flush()
+
+
+def _translator(options: argparse.Namespace) -> Translator | ExportedTranslator:
+    if options.engine == "ctranslate2":
+        from nmt.cli.exported import open_exported
+
+        return open_exported(options, _parser())
+    from nmt.translator import Translator
+
+    return Translator.from_checkpoint(options.checkpoint, device=options.device)
 
 
 def search_for(search: Any, options: argparse.Namespace) -> Search:

@@ -6,6 +6,7 @@ from typing import Any
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 from nmt.evaluation.plots_length import (
     LineStyle,
@@ -116,20 +117,41 @@ def draw_heat_map(entry: Mapping[str, Any]) -> Figure:
     figure = new_figure(width, (max(2.0, CELL_INCHES * rows) + 1.3) * down)
     all_axes = figure.subplots(down, across, squeeze=False).flat
     for axes, (label, system) in zip(all_axes, systems.items(), strict=True):
-        image = axes.imshow(system["weights"], cmap="Blues", vmin=0, vmax=1, aspect="auto")
-        text = {"fontsize": 9, "fontfamily": fonts}
-        axes.set_xticks(range(len(system["source_words"])), system["source_words"], **text)
-        axes.set_yticks(range(len(system["target_words"])), system["target_words"], **text)
-        axes.tick_params(
-            axis="x", rotation=90, top=True, labeltop=True, bottom=False, labelbottom=False
+        image = draw_panel(
+            axes,
+            system["weights"],
+            rows=system["target_words"],
+            columns=system["source_words"],
+            name=label,
+            fonts=fonts,
         )
-        axes.tick_params(length=0, colors=INK)
-        axes.spines[:].set_color(GREY)
-        axes.set_xlabel(label, color=INK, fontsize=10)
     figure.colorbar(
         image, ax=figure.axes, shrink=0.6, aspect=30, label="attention weight", pad=0.01
     )
     return figure
+
+
+def draw_panel(
+    axes: Axes,
+    weights: Any,
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    name: str,
+    fonts: Sequence[str],
+) -> AxesImage:
+    """Draws one matrix (R, C) of attention weights with its words and a name below it."""
+    image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    text: dict[str, Any] = {"fontsize": 9, "fontfamily": fonts}
+    axes.set_xticks(range(len(columns)), columns, **text)
+    axes.set_yticks(range(len(rows)), rows, **text)
+    axes.tick_params(
+        axis="x", rotation=90, top=True, labeltop=True, bottom=False, labelbottom=False
+    )
+    axes.tick_params(length=0, colors=INK)
+    axes.spines[:].set_color(GREY)
+    axes.set_xlabel(name, color=INK, fontsize=10)
+    return image
 
 
 def _finish_scores(axes: Axes) -> None:

@@ -1,0 +1,1 @@
+"""Trained models in other engines' formats; the one so far is CTranslate2's."""

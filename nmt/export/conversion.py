@@ -1,0 +1,182 @@
+"""Expresses a Transformer of this package in CTranslate2's terms, weight for weight.
+
+Both compute the same function: pre-norm with RMSNorm and a last norm in either stack, SwiGLU,
+rotary positions on half-split heads (or a table added to the embeddings), grouped key and value
+heads, one tied embedding scaled by sqrt(D), no biases.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmt.models.attention import CrossAttention, SelfAttention
+from nmt.models.encoder_decoder import EncoderDecoder
+from nmt.models.positions import sinusoidal_table
+from nmt.models.transformer import Transformer
+from nmt.models.transformer_layers import FeedForward, RMSNorm
+from nmt.special_tokens import BOS, EOS, UNK
+from nmt.tokenizer import Tokenizer
+
+QUANTIZATIONS = (
+    *("float32", "float16", "bfloat16", "int16"),
+    *("int8", "int8_float32", "int8_float16", "int8_bfloat16"),
+)
+SINUSOIDAL_POSITIONS = 2048  # rows of the table that is written; nmt computes them without end
+_EPSILON = 1e-6  # of every RMSNorm
+
+
+def import_ctranslate2() -> Any:
+    """Returns the engine's package.
+
+    Raises:
+        ValueError: It is not installed.
+    """
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise ValueError(
+            f"CTranslate2 cannot be imported ({error}): install it with pip install 'nmt[export]'."
+        ) from error
+    return ctranslate2
+
+
+def to_ctranslate2(model: EncoderDecoder, tokenizer: Tokenizer, *, quantization: str) -> Any:
+    """Returns a `ctranslate2.specs.TransformerSpec` that is ready to be saved.
+
+    Args:
+        model: A Transformer without memory slots.
+        tokenizer: The model's.
+        quantization: How weights are stored, one of `QUANTIZATIONS`.
+
+    Raises:
+        ValueError: The engine has no such model or quantization, or is not installed.
+    """
+    if quantization not in QUANTIZATIONS:
+        raise ValueError(
+            f"quantization is {quantization!r}, but CTranslate2 has {', '.join(QUANTIZATIONS)}: "
+            "choose one of them."
+        )
+    transformer = _supported(model)
+    spec = _empty_spec(transformer)
+    _fill_encoder(spec.encoder, transformer)
+    _fill_decoder(spec.decoder, transformer)
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    spec.register_source_vocabulary(pieces)
+    spec.register_target_vocabulary(pieces)
+    spec.config.bos_token = spec.config.decoder_start_token = pieces[BOS]
+    spec.config.eos_token, spec.config.unk_token = pieces[EOS], pieces[UNK]
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = _EPSILON
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    return spec
+
+
+def position_limit(model: EncoderDecoder) -> int | None:
+    """Returns how many positions the exported model has; None where there is no limit."""
+    positions = _supported(model).positions
+    if positions.learned is not None:
+        return positions.learned.table.num_embeddings
+    return SINUSOIDAL_POSITIONS if positions.kind == "sinusoidal" else None
+
+
+def _supported(model: EncoderDecoder) -> Transformer:
+    if not isinstance(model, Transformer):
+        raise ValueError(
+            f"The checkpoint holds a {type(model).__name__}, and CTranslate2 runs Transformers "
+            "only: export a checkpoint of model=transformer, or translate this one with "
+            "scripts/translate.py."
+        )
+    if model.memory_slots is not None:
+        raise ValueError(
+            f"The model attends to {model.memory_slots} memory slots, which CTranslate2 cannot "
+            "pool: export a model with memory_slots=null, or translate with scripts/translate.py."
+        )
+    if model.positions.kind not in ("rope", "sinusoidal", "learned"):
+        raise ValueError(
+            f"The model has {model.positions.kind} positions, which the export does not know: "
+            "use positions=rope, or translate with scripts/translate.py."
+        )
+    return model
+
+
+def _empty_spec(model: Transformer) -> Any:
+    specs = import_ctranslate2().specs
+    attention = model.encoder_layers[0].self_attention
+    num_heads, num_kv_heads, _ = attention.sections
+    shared: dict[str, Any] = {
+        "num_heads": num_heads,
+        "num_heads_kv": None if num_kv_heads == num_heads else num_kv_heads,
+        "pre_norm": True,
+        "activation": specs.Activation.SWISH,
+        "ffn_glu": True,
+        "rms_norm": True,
+    }
+    if model.positions.kind == "rope":
+        shared |= {"rotary_dim": attention.head_width, "rotary_interleave": False}
+    return specs.TransformerSpec(
+        specs.TransformerEncoderSpec(num_layers=len(model.encoder_layers), **shared),
+        specs.TransformerDecoderSpec(num_layers=len(model.decoder_layers), **shared),
+    )
+
+
+def _fill_encoder(spec: Any, model: Transformer) -> None:
+    spec.embeddings[0].weight = _array(model.embedding.table.weight)
+    _fill_positions(spec, model)
+    for layer_spec, layer in zip(spec.layer, model.encoder_layers, strict=True):
+        _fill_norm(layer_spec.self_attention.layer_norm, layer.self_attention_norm)
+        _fill_self_attention(layer_spec.self_attention, layer.self_attention)
+        _fill_feed_forward(layer_spec.ffn, layer.feed_forward_norm, layer.feed_forward)
+    _fill_norm(spec.layer_norm, model.encoder_norm)
+
+
+def _fill_decoder(spec: Any, model: Transformer) -> None:
+    spec.embeddings.weight = spec.projection.weight = _array(model.embedding.table.weight)
+    _fill_positions(spec, model)
+    for layer_spec, layer in zip(spec.layer, model.decoder_layers, strict=True):
+        _fill_norm(layer_spec.self_attention.layer_norm, layer.self_attention_norm)
+        _fill_self_attention(layer_spec.self_attention, layer.self_attention)
+        _fill_norm(layer_spec.attention.layer_norm, layer.cross_attention_norm)
+        _fill_cross_attention(layer_spec.attention, layer.cross_attention)
+        _fill_feed_forward(layer_spec.ffn, layer.feed_forward_norm, layer.feed_forward)
+    _fill_norm(spec.layer_norm, model.decoder_norm)
+
+
+def _fill_positions(spec: Any, model: Transformer) -> None:
+    positions = model.positions
+    if positions.learned is not None:
+        spec.position_encodings.encodings = _array(positions.learned.table.weight)
+    elif positions.kind == "sinusoidal":
+        width = model.embedding.table.embedding_dim
+        spec.position_encodings.encodings = _array(sinusoidal_table(SINUSOIDAL_POSITIONS, width))
+
+
+def _fill_norm(spec: Any, norm: RMSNorm) -> None:
+    spec.gamma = _array(norm.gamma)
+
+
+def _fill_self_attention(spec: Any, attention: SelfAttention) -> None:
+    spec.linear[0].weight = _array(attention.query_key_value.weight)
+    spec.linear[1].weight = _array(attention.output.weight)
+
+
+def _fill_cross_attention(spec: Any, attention: CrossAttention) -> None:
+    spec.linear[0].weight = _array(attention.query.weight)
+    spec.linear[1].weight = _array(attention.key_value.weight)
+    spec.linear[2].weight = _array(attention.output.weight)
+
+
+def _fill_feed_forward(spec: Any, norm: RMSNorm, feed_forward: FeedForward) -> None:
+    gate, up = feed_forward.gate_up.weight.chunk(2)
+    _fill_norm(spec.layer_norm, norm)
+    spec.linear_0.weight = _array(gate)
+    spec.linear_0_noact.weight = _array(up)
+    spec.linear_1.weight = _array(feed_forward.down.weight)
+
+
+def _array(tensor: Tensor) -> Any:
+    """Returns a copy: quantization works in place."""
+    return tensor.detach().to("cpu", torch.float32, copy=True).numpy()

@@ -1,0 +1,157 @@
+"""The folder of an exported model: what CTranslate2 reads, and what nmt needs to use it.
+
+model.bin, config.json, shared_vocabulary.json   CTranslate2's
+spm.model                                        the SentencePiece model
+nmt.json                                         languages, search, and limits
+README.md                                        how to use it without nmt
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nmt.checkpoint import build, load_checkpoint
+from nmt.decoding.hypothesis import Search
+from nmt.export.conversion import position_limit, to_ctranslate2
+from nmt.tokenizer import Tokenizer
+
+FORMAT_VERSION = 1
+_DESCRIPTION = "nmt.json"
+_TOKENIZER = "spm.model"
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """What an exported folder says beside the weights.
+
+    Attributes:
+        folder: Where it is.
+        tokenizer: The joint tokenizer of both languages.
+        search: The search the run was tested with.
+        source_lang: Language code.
+        target_lang: Language code.
+        max_positions: Most tokens of a sentence, on either side, EOS counted; None for no limit.
+    """
+
+    folder: Path
+    tokenizer: Tokenizer
+    search: Search
+    source_lang: str
+    target_lang: str
+    max_positions: int | None
+
+
+def export_checkpoint(
+    checkpoint: str | Path, folder: str | Path, *, quantization: str = "float32"
+) -> None:
+    """Writes a folder that `ctranslate2.Translator` loads.
+
+    Args:
+        checkpoint: A `.ckpt` file of a Transformer.
+        folder: New, or empty.
+        quantization: How weights are stored: `nmt.export.conversion.QUANTIZATIONS`.
+
+    Raises:
+        ValueError: The folder is in use, the checkpoint cannot be read, or CTranslate2 has no such
+            model or quantization.
+    """
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} exists and is not an empty folder: give the name of a new one.")
+    trained = load_checkpoint(checkpoint)
+    _check_encoder(trained.config["model"])
+    spec = to_ctranslate2(trained.model, trained.tokenizer, quantization=quantization)
+    description = {
+        "format_version": FORMAT_VERSION,
+        "source_lang": trained.source_lang,
+        "target_lang": trained.target_lang,
+        "decoding": trained.config["decoding"],
+        "max_positions": position_limit(trained.model),
+        "quantization": quantization,
+        "updates": trained.updates,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    spec.save(str(folder))
+    (folder / _TOKENIZER).write_bytes(trained.tokenizer.model)
+    (folder / "README.md").write_text(_readme(description, trained.tokenizer), encoding="utf-8")
+    # Last, so that a folder whose writing was interrupted is none.
+    (folder / _DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+
+
+def _check_encoder(options: dict[str, Any]) -> None:
+    kind = options.get("encoder_attention", "full")
+    if kind != "full":
+        raise ValueError(
+            f"The model has encoder_attention={kind}, which CTranslate2 lacks: export a model with "
+            "encoder_attention=full, or translate with scripts/translate.py."
+        )
+
+
+def read_folder(folder: str | Path) -> ExportedModel:
+    """Reads everything but the weights.
+
+    Raises:
+        ValueError: It is no folder that `export_checkpoint` wrote.
+    """
+    folder = Path(folder)
+    try:
+        description: dict[str, Any] = json.loads(
+            (folder / _DESCRIPTION).read_text(encoding="utf-8")
+        )
+        tokenizer = (folder / _TOKENIZER).read_bytes()
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{folder} is no exported model ({error}): "
+            "write one with scripts/export_ctranslate2.py CHECKPOINT DIR."
+        ) from error
+    if description.get("format_version") != FORMAT_VERSION:
+        raise ValueError(
+            f"{folder} has format_version {description.get('format_version')!r} and this version "
+            f"of nmt reads {FORMAT_VERSION}: export the checkpoint again."
+        )
+    return ExportedModel(
+        folder=folder,
+        tokenizer=Tokenizer(tokenizer),
+        search=build(description["decoding"], allowed=("nmt.decoding.",)),
+        source_lang=description["source_lang"],
+        target_lang=description["target_lang"],
+        max_positions=description["max_positions"],
+    )
+
+
+def _readme(description: dict[str, Any], tokenizer: Tokenizer) -> str:
+    languages = f"{description['source_lang']}-{description['target_lang']}"
+    never = json.dumps([[piece] for piece in tokenizer.pieces(tokenizer.forbidden_ids)])
+    return f"""# {languages} translation model for CTranslate2
+
+A Transformer trained with nmt ({description["updates"]} updates), stored as \
+{description["quantization"]}.
+
+With nmt: `python scripts/translate.py FOLDER --engine ctranslate2 < in.txt > out.txt`
+
+Without nmt, after `pip install ctranslate2 sentencepiece`:
+
+```python
+import ctranslate2, sentencepiece
+
+pieces = sentencepiece.SentencePieceProcessor(model_file="spm.model")
+translator = ctranslate2.Translator(".", device="cpu")
+text = " ".join("A sentence.".split())  # the model knows single spaces only
+(result,) = translator.translate_batch(
+    [pieces.encode(text, out_type=str)],
+    beam_size=5,
+    patience=2,  # go on until 2 x beam_size hypotheses have ended
+    max_input_length=0,  # else CTranslate2 cuts what is longer than 1024 pieces
+    max_decoding_length=256,
+    min_decoding_length=0,
+    return_end_token=True,  # else the length penalty does not count it
+    suppress_sequences={never},
+)
+print(pieces.decode([piece for piece in result.hypotheses[0] if piece != "</s>"]))
+```
+
+`</s>` is added to the source by CTranslate2; scores are log p / length^length_penalty.
+"""

@@ -1,0 +1,40 @@
+"""Serves a page to try models on: python scripts/demo.py CHECKPOINT... (needs nmt[demo]).
+
+The address is 127.0.0.1 unless `--host` says otherwise: nobody else can reach it, and the page
+reaches nobody else.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import torch
+
+from nmt.demo.answers import load_models
+from nmt.demo.app import make_app
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serves until it is interrupted; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Serves a page to try models on.")
+    parser.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="a .ckpt file each")
+    parser.add_argument("--host", default="127.0.0.1", help="address to serve (%(default)s)")
+    parser.add_argument("--port", type=int, default=7860, help="(%(default)s)")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, ... or auto (default)")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads (%(default)s)")
+    options = parser.parse_args(argv)
+    torch.set_num_threads(options.threads)
+    try:
+        app = make_app(load_models(options.checkpoints, device=options.device))
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    import uvicorn  # comes with gradio
+
+    print(f"Open http://{options.host}:{options.port} (Ctrl+C ends it).", flush=True)
+    uvicorn.run(app, host=options.host, port=options.port, log_level="warning")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""Exports a Transformer: python scripts/export_ctranslate2.py CHECKPOINT DIR [--quantization int8].
+
+What is written: `nmt.export.folder`. Use it with `scripts/translate.py DIR --engine ctranslate2`,
+or with CTranslate2 alone as the README.md in the folder says.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from nmt.export.folder import export_checkpoint
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Writes the folder; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Exports a Transformer to CTranslate2.")
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a .ckpt file of a Transformer")
+    parser.add_argument("folder", metavar="DIR", help="where to write: a new or empty folder")
+    parser.add_argument(
+        "--quantization",
+        default="float32",
+        metavar="TYPE",
+        help="how weights are stored: float32 (default), float16, int8, ...",
+    )
+    options = parser.parse_args(argv)
+    try:
+        export_checkpoint(options.checkpoint, options.folder, quantization=options.quantization)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
