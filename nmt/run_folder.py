@@ -65,11 +65,13 @@ def _new(runs: Path, time: str) -> str:
 
 
 def _told_by_first_rank(runs: Path, time: str) -> str:
-    """Returns what the first rank chooses, told through the store by which torchrun's ranks meet."""
-    from torch.distributed import TCPStore  # only here: it takes seconds
+    """Returns what the first rank of torchrun chooses; told through the store where ranks meet."""
+    import torch.distributed  # only here: it takes seconds
 
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    store = TCPStore(address, port, is_master=False, timeout=timedelta(minutes=10))
+    store = torch.distributed.TCPStore(  # type: ignore[attr-defined]
+        address, port, is_master=False, timeout=timedelta(minutes=10)
+    )
     key = f"nmt/run_dir/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
     if os.environ["RANK"] == "0":
         store.set(key, str(_unused(runs / time)))

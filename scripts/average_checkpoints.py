@@ -1,7 +1,7 @@
 """Averages the weights of checkpoints of one run into one file that translates like any other.
 
-    python train.py callbacks=averaging ...     # keeps update_N.ckpt of the last (or best) validations
-    python scripts/average_checkpoints.py outputs/.../checkpoints/update_*.ckpt --output averaged.ckpt
+python train.py callbacks=averaging ...     # keeps update_N.ckpt of the last (or best) validations
+python scripts/average_checkpoints.py outputs/.../checkpoints/update_*.ckpt --output averaged.ckpt
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Kills a training again and again and shows that it ends as one that was left alone.
+r"""Kills a training again and again and shows that it ends as one that was left alone.
 
     python scripts/stress.py --kills 20
-    python scripts/stress.py --kills 20 data.num_workers=2 trainer=ddp trainer.accelerator=cpu trainer.devices=2
+    python scripts/stress.py --kills 20 data.num_workers=2 \
+        trainer=ddp trainer.accelerator=cpu trainer.devices=2
 
 A small run is trained to its end. The same run is trained again, all its processes are killed
 (SIGKILL) at random moments, also while validating, while writing a checkpoint and between the
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -20,7 +22,6 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-
 from survival.end_state import differences
 from survival.kills import Kill, kill_at, plan_kills, start
 from survival.phase import Phase
@@ -29,7 +30,7 @@ TRAIN = Path(__file__).parents[1] / "train.py"
 UPDATES, ACCUMULATE = 120, 3
 DEFAULTS = (
     *("data=grammar", "data.grammar.train_size=900", "data.grammar.valid_size=40"),
-    *("data.grammar.test_per_bucket=2", "data.token_budget=256", "data.tokenizer.vocab_size=400"),
+    *("data.grammar.test_per_bucket=2", "data.token_budget=240", "data.tokenizer.vocab_size=400"),
     *("model=transformer", "model.width=32", "model.num_heads=2", "model.num_kv_heads=1"),
     *("model.feed_forward=48", "model.encoder_layers=1", "model.decoder_layers=1"),
     *("model.dropout=0.1", "scheduler.warmup=10", "optimizer.lr=5e-3"),
@@ -76,7 +77,7 @@ class Stress:
             log = (self.folder / f"{run.name}.log").read_text(encoding="utf-8", errors="replace")
             raise ValueError(f"train.py ended with status {code}:\n{log[-3000:]}")
 
-    def _start(self, run: Path):  # noqa: ANN202 a process
+    def _start(self, run: Path) -> subprocess.Popen[bytes]:
         run.mkdir(parents=True, exist_ok=True)
         last = run / "checkpoints" / "last.ckpt"
         command = [

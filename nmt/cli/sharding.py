@@ -81,5 +81,4 @@ def _join(parts: list[Path], target: Path) -> None:
 
 
 def _open(path: Path, mode: str) -> IO[bytes]:
-    opened = gzip.open(path, mode) if path.suffix == ".gz" else path.open(mode)
-    return cast(IO[bytes], opened)
+    return cast(IO[bytes], gzip.open(path, mode) if path.suffix == ".gz" else path.open(mode))

@@ -17,7 +17,6 @@ from torch.utils.data import DataLoader
 from nmt.data.batch import Batch
 from nmt.data.sampler import Row, TokenBatchSampler
 
-
 _GRACE_SECONDS = 30
 
 

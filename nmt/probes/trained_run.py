@@ -88,7 +88,7 @@ def data_of_run(directory: Path) -> TranslationDataModule:
     Raises:
         ValueError: It is no corpus of this package; none of its other classes is built.
     """
-    node = OmegaConf.load(directory / "config.yaml").get("data")
+    node = OmegaConf.select(OmegaConf.load(directory / "config.yaml"), "data")
     if not isinstance(node, DictConfig):
         raise ValueError(f"{directory}/config.yaml has no `data`: name the folder of a run.")
     options: Any = OmegaConf.to_container(node)  # not resolved: train.py has done that

@@ -80,7 +80,9 @@ class LastCheckpoint(Checkpoint):
             self._save(trainer)
         if told:
             if trainer.is_global_zero:
-                print(f"\nStopped after update {trainer.global_step}: ckpt_path={self.path} goes on.")
+                print(
+                    f"\nStopped after update {trainer.global_step}: ckpt_path={self.path} goes on."
+                )
             raise Stopped(self._signals.exit_status(trainer))
 
     def _save(self, trainer: pl.Trainer) -> None:

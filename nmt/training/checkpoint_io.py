@@ -44,7 +44,7 @@ class WholeCheckpointIO(TorchCheckpointIO):
 
 
 def _write(checkpoint: dict[str, Any], path: Path) -> None:
-    """Writes a file and waits until a power failure cannot lose it: its name must not come first."""
+    """Writes a file and waits until a power failure cannot lose it; only then may it be renamed."""
     content = io.BytesIO()  # torch.save would hide why it cannot write to a file
     torch.save(checkpoint, content)
     with path.open("wb") as file:

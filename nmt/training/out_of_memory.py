@@ -24,9 +24,7 @@ def out_of_memory(batch: Batch | None, tokenizer: Tokenizer, *, validating: bool
     source, target = batch.source.cpu(), batch.target_out.cpu()
     lengths = (source != PAD).sum(1), (target != PAD).sum(1)
     longest = int((lengths[0] + lengths[1]).argmax())
-    texts = [
-        tokenizer.decode(side[longest].tolist())[:_SHOWN] for side in (source, target)
-    ]
+    texts = [tokenizer.decode(side[longest].tolist())[:_SHOWN] for side in (source, target)]
     kind = "validation" if validating else "training"
     return (
         f"the GPU's memory is too small for a {kind} batch of {len(batch)} pairs, "

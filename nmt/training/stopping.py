@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 import pytorch_lightning as pl
-from lightning_fabric.plugins.environments import LightningEnvironment
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 
 # A batch system's time limit or preemption, Ctrl-C, and what SLURM scripts often ask for.
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)

@@ -40,7 +40,7 @@ class Kill:
 
 
 def plan_kills(count: int, *, updates: int, kinds: Sequence[str], seed: int) -> list[Kill]:
-    """Draws the moments of the kills: spread over the run, each kind as often; the last in the test.
+    """Draws the moments of the kills, spread over the run; the last is in the test after it.
 
     Args:
         count: How many.

@@ -1,4 +1,4 @@
-"""What a training process is doing, in a file that outlives it; read while it runs and afterwards."""
+"""What a training process is doing, in a file that outlives it."""
 
 from __future__ import annotations
 
