@@ -23,6 +23,7 @@ RANKS = {
     "data": 2,
     "evaluation": 2,
     "checkpoint": 3,
+    "averaging": 4,
     "scoring": 3,
     "word_attention": 3,
     "config": 4,
