@@ -5,8 +5,9 @@ told.
 """
 
 import os
-from datetime import timedelta
 from pathlib import Path
+
+from nmt.launch import MeetingPoint, rank_and_ranks, under_torchrun
 
 OUTPUTS = Path("outputs")
 
@@ -59,23 +60,12 @@ def _new(runs: Path, time: str) -> str:
     if int(os.environ.get("SLURM_NTASKS", "1")) > 1 and "SLURM_PROCID" in os.environ:
         # Also the same after SLURM has put the job back into its queue.
         return str(runs / f"job-{os.environ['SLURM_JOB_ID']}.{os.environ.get('SLURM_STEP_ID', 0)}")
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        return _told_by_first_rank(runs, time)
-    return str(_unused(runs / time))
-
-
-def _told_by_first_rank(runs: Path, time: str) -> str:
-    """Returns what the first rank of torchrun chooses; told through the store where ranks meet."""
-    import torch.distributed  # only here: it takes seconds
-
-    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    store = torch.distributed.TCPStore(  # type: ignore[attr-defined]
-        address, port, is_master=False, timeout=timedelta(minutes=10)
-    )
-    key = f"nmt/run_dir/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
-    if os.environ["RANK"] == "0":
-        store.set(key, str(_unused(runs / time)))
-    return store.get(key).decode()
+    if not under_torchrun():
+        return str(_unused(runs / time))
+    meeting_point = MeetingPoint("run_dir")
+    if rank_and_ranks()[0] == 0:
+        meeting_point.give(str(_unused(runs / time)))
+    return meeting_point.take(0)
 
 
 def _unused(directory: Path) -> Path:

@@ -28,6 +28,7 @@ from survival.phase import Phase
 
 TRAIN = Path(__file__).parents[1] / "train.py"
 UPDATES, ACCUMULATE = 120, 3
+KINDS = ("anywhere", "accumulating", "validating", "saving", "starting")
 DEFAULTS = (
     *("data=grammar", "data.grammar.train_size=900", "data.grammar.valid_size=40"),
     *("data.grammar.test_per_bucket=2", "data.token_budget=240", "data.tokenizer.vocab_size=400"),
@@ -102,8 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="nmt-stress-"))
     folder.mkdir(parents=True, exist_ok=True)
     stress = Stress(folder.resolve(), arguments.options)
-    kinds = ["anywhere", "accumulating", "validating", "saving", "starting"]
-    kills = plan_kills(arguments.kills, updates=UPDATES, kinds=kinds, seed=arguments.seed)
+    kills = plan_kills(arguments.kills, updates=UPDATES, kinds=KINDS, seed=arguments.seed)
     undisturbed = stress.undisturbed()
     disturbed, deaths = stress.disturbed(kills)
     found = differences(undisturbed, disturbed)

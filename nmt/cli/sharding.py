@@ -17,12 +17,14 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, cast
 
+from nmt.launch import MeetingPoint, rank_and_ranks, under_torchrun
+
 _LONGEST_WAIT = timedelta(days=7)  # of the first rank for the slowest
 
 
 def launched() -> bool:
     """Returns whether torchrun started this process, as one of several."""
-    return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ["WORLD_SIZE"]) > 1
+    return under_torchrun() and rank_and_ranks()[1] > 1
 
 
 def translate_share(
@@ -44,8 +46,8 @@ def translate_share(
             "several processes cannot share standard input or output: give --input FILE and "
             "--output FILE."
         )
-    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    torch.distributed.init_process_group("gloo", timeout=_LONGEST_WAIT)
+    rank, world = rank_and_ranks()
+    meeting_point = MeetingPoint("translate")
     source, target = Path(options.input), Path(options.output)
     parts = target.with_name(f".{target.name}.parts")
     parts.mkdir(parents=True, exist_ok=True)
@@ -54,11 +56,12 @@ def translate_share(
     if options.device == "auto" and torch.cuda.is_available():
         options.device = f"cuda:{int(os.environ['LOCAL_RANK']) % torch.cuda.device_count()}"
     translate(options)
-    torch.distributed.barrier()
+    meeting_point.give("done")
     if rank == 0:
+        for number in range(world):
+            meeting_point.take(number, longest_wait=_LONGEST_WAIT)
         _join([parts / f"{number}.out" for number in range(world)], target)
         shutil.rmtree(parts)
-    torch.distributed.destroy_process_group()
 
 
 def _write_share(source: Path, share: Path, *, rank: int, world: int) -> int:

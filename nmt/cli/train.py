@@ -35,6 +35,8 @@ def main(config: DictConfig) -> None:
     config.run_dir = make_run_folder(config.run_dir)
     trainer = build_trainer(config)  # before the data: it refuses what it cannot do
     end_with_parent(trainer)
+    if not trainer.is_global_zero:
+        logging.disable(logging.INFO)  # one process says it
     if HydraConfig.get().mode == RunMode.MULTIRUN and trainer.world_size > 1:
         raise ValueError(
             f"-m on {trainer.world_size} devices would start the sweep again in each process: "

@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt.checkpoint import check_resumable
 from nmt.data.datamodule import TranslationDataModule
+from nmt.launch import processes_and_nodes, under_torchrun
 from nmt.training.callbacks import LastCheckpoint
 from nmt.training.checkpoint_io import WholeCheckpointIO
 from nmt.training.out_of_memory import out_of_memory
@@ -46,9 +47,14 @@ def build_trainer(config: DictConfig) -> pl.Trainer:
     if precision == "auto":
         on_gpu = config.trainer.accelerator != "cpu" and torch.cuda.is_available()
         precision = "bf16-mixed" if on_gpu and torch.cuda.is_bf16_supported() else "32-true"
+    devices, nodes = config.trainer.devices, config.trainer.num_nodes
+    if devices == "auto" and under_torchrun():
+        devices, nodes = processes_and_nodes()
     callbacks = [instantiate(callback) for callback in config.callbacks.values()]
     trainer: pl.Trainer = instantiate(
         config.trainer,
+        devices=devices,
+        num_nodes=nodes,
         precision=precision,
         # The one that saves the states of all others comes last.
         callbacks=sorted(callbacks, key=lambda callback: isinstance(callback, LastCheckpoint)),

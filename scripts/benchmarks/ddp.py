@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         print(f"{devices} process(es) {statistics.median(rates[devices]):12,.0f} target tokens/s")
     print(
         f"speed-up {speed_up:.2f}, median of {arguments.rounds} paired rounds ({min(ratios):.2f} "
-        f"to {max(ratios):.2f}); {figures['waiting']:.0%} of the processes' time is lost to waiting "
+        f"to {max(ratios):.2f}); {figures['waiting']:.0%} of the processes' time is lost waiting "
         "for each other, the network or the memory"
     )
     return figures

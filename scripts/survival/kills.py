@@ -86,7 +86,7 @@ def kill_at(process: subprocess.Popen[bytes], kill: Kill, phase_file: Path) -> P
     while kill.kind != "starting" and not _reached(kill, read_phase(phase_file)):
         if process.poll() is not None:
             return None
-        time.sleep(0.0005)
+        time.sleep(0.002)
     time.sleep(kill.delay)
     if process.poll() is not None:
         return None
