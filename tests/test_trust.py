@@ -32,7 +32,6 @@ def test_a_class_from_elsewhere_is_refused(folder, tmp_path):
 
 def test_a_class_within_the_options_is_not_built(folder, tmp_path):
     planted = {"_target_": "os.system", "command": f"touch {tmp_path}/ran"}
-    data = dict(_target_="nmt.data.datamodule.TranslationDataModule", grammar=planted, train=None)
     with pytest.raises(ValueError):  # noqa: PT011 which option is wrong does not matter
-        data_of_run(folder(**data)).prepare_data()
+        data_of_run(folder(grammar=planted, train=None, valid=None, test=None)).prepare_data()
     assert not (tmp_path / "ran").exists()
