@@ -9,11 +9,11 @@ from nmt.probes.trained_run import data_of_run
 
 @pytest.fixture
 def folder(tmp_path):
-    config = OmegaConf.to_container(compose(*corpus_options(tmp_path / "text")), resolve=True)
+    config = compose(*corpus_options(tmp_path / "text"))
+    data = OmegaConf.to_container(config.data, resolve=True)
 
     def write(**changes):
-        config["data"] |= changes
-        OmegaConf.save({"data": config["data"]}, tmp_path / "config.yaml")
+        OmegaConf.save({"data": data | changes}, tmp_path / "config.yaml")
         return tmp_path
 
     return write
