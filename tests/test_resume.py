@@ -13,6 +13,7 @@ from nmt.run_folder import run_directory
 from nmt.training.callbacks import LastCheckpoint
 from nmt.training.checkpoint_io import WholeCheckpointIO
 from nmt.training.schedules import Cosine
+from nmt.training.stopping import SIGNALS, Stopped
 
 UPDATES = 13  # 26 micro-batches by twos, 8 of them an epoch: 4 updates an epoch
 NOT_TIME = ("epoch", "step", "loss", "lr", "valid_loss", "valid_perplexity", "valid_bleu")
@@ -107,6 +108,41 @@ def test_a_resumed_run_equals_one_that_was_never_interrupted(
     for name in ("last", "best"):
         expected, found = state(uninterrupted, name), state(resumed, name)
         assert all(torch.equal(expected[key], found[key]) for key in expected)
+
+
+class Signal(pl.Callback):
+    """Sends this process a signal in the first of the two micro-batches of an update."""
+
+    def __init__(self, number, updates):
+        self.number, self.updates = number, updates
+
+    def on_train_batch_start(self, trainer, module, batch, batch_idx):
+        if trainer.global_step == self.updates and batch_idx % 2 == 0:
+            os.kill(os.getpid(), self.number)
+
+
+@pytest.mark.parametrize(
+    ("number", "after", "stopped"),
+    [
+        pytest.param(signal.SIGTERM, 4, 5, id="SIGTERM"),
+        pytest.param(signal.SIGINT, 5, 6, id="Ctrl-C, with a validation after the update"),
+    ],
+)
+def test_a_signal_saves_after_the_update_and_the_run_goes_on_exactly(
+    build, uninterrupted, tmp_path, number, after, stopped
+):
+    handlers = [signal.getsignal(number) for number in SIGNALS]
+    told = build(tmp_path, callbacks=(Signal(number, after),))
+    with pytest.raises(Stopped) as end:
+        told.fit()
+    assert end.value.code == 128 + number
+    assert load_checkpoint(told.checkpoints / "last.ckpt").updates == stopped
+    assert [signal.getsignal(number) for number in SIGNALS] == handlers
+    resumed = build(tmp_path, "ckpt_path=last")
+    resumed.fit()
+    assert rows(resumed) == rows(uninterrupted)
+    expected, found = state(uninterrupted), state(resumed)
+    assert all(torch.equal(expected[key], found[key]) for key in expected)
 
 
 def test_last_is_written_between_updates_only(build, tmp_path, monkeypatch):
