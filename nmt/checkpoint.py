@@ -68,15 +68,8 @@ def load_checkpoint(path: str | Path, *, device: str | torch.device = "cpu") -> 
             missing or unexpected key or a class from outside nmt; or the device is not available.
     """
     _check_device(device)
-    content = _read(Path(path))
-    _check_keys("entry", _ENTRIES, content, path, extra_allowed=True)
-    if content["format_version"] != FORMAT_VERSION:
-        raise ValueError(
-            f"checkpoint {path} has format_version {content['format_version']!r} and this version "
-            f"of nmt reads {FORMAT_VERSION}: use the version of nmt that wrote it."
-        )
+    content = read_checkpoint(path)
     config: dict[str, Any] = dict(content["hyper_parameters"])
-    _check_keys("hyper-parameter", HYPER_PARAMETERS, config, path)
     tokenizer = Tokenizer(config.pop("tokenizer"))
     model = build(config["model"], allowed=("nmt.models.",), vocab_size=tokenizer.vocab_size)
     _load_weights(model, content["state_dict"], path)
@@ -89,6 +82,24 @@ def load_checkpoint(path: str | Path, *, device: str | torch.device = "cpu") -> 
         config=config,
         updates=content["global_step"],
     )
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
+    """Returns the plain content of a checkpoint, on the CPU: no code of the file is run.
+
+    Raises:
+        ValueError: The file is missing, cut short, no checkpoint, of another format, holds code, or
+            a missing or unexpected key.
+    """
+    content = _read(Path(path))
+    _check_keys("entry", _ENTRIES, content, path, extra_allowed=True)
+    if content["format_version"] != FORMAT_VERSION:
+        raise ValueError(
+            f"checkpoint {path} has format_version {content['format_version']!r} and this version "
+            f"of nmt reads {FORMAT_VERSION}: use the version of nmt that wrote it."
+        )
+    _check_keys("hyper-parameter", HYPER_PARAMETERS, content["hyper_parameters"], path)
+    return content
 
 
 def check_resumable(
@@ -165,7 +176,7 @@ def _read(path: Path) -> dict[str, Any]:
     if not zipfile.is_zipfile(path):
         raise ValueError(
             f"{path} ({path.stat().st_size} bytes) is no checkpoint or is cut short: "
-            "give a .ckpt file written by train.py, or copy it again."
+            f"{_advice(path)}."
         )
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -176,12 +187,21 @@ def _read(path: Path) -> dict[str, Any]:
         ) from error
     except (RuntimeError, OSError, EOFError, ValueError, LookupError) as error:
         reason = str(error).partition("\n")[0][:200]
-        raise ValueError(f"checkpoint {path} is damaged ({reason}): copy it again.") from error
+        raise ValueError(f"checkpoint {path} is damaged ({reason}): {_advice(path)}.") from error
     if not isinstance(content, dict):
         raise ValueError(
             f"{path} holds a {type(content).__name__}, no checkpoint: give a file of train.py."
         )
     return content
+
+
+def _advice(path: Path) -> str:
+    """Returns what to do without this file: use the newest whole one beside it, if there is one."""
+    others = [other for other in path.parent.glob("*.ckpt") if other != path]
+    whole = [other for other in others if zipfile.is_zipfile(other)]
+    if not whole:
+        return "copy it again, or give another .ckpt file written by train.py"
+    return f"copy it again, or use {max(whole, key=lambda other: other.stat().st_mtime)}"
 
 
 def _load_weights(

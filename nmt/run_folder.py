@@ -1,6 +1,13 @@
-"""Where a run writes: `outputs/<data>-<model>/<time>/`, or where its checkpoint lies."""
+"""Where a run writes: `outputs/<data>-<model>/<time>/`, or where its checkpoint lies.
 
+The processes that torchrun or SLURM start must agree on it. Those of Lightning's own launcher are
+told.
+"""
+
+import os
 from pathlib import Path
+
+from nmt.launch import MeetingPoint, rank_and_ranks, under_torchrun
 
 OUTPUTS = Path("outputs")
 
@@ -20,7 +27,7 @@ def run_directory(ckpt_path: str | None, data: str, model: str, time: str) -> st
     """
     runs = OUTPUTS / f"{data}-{model}"
     if ckpt_path is None:
-        return str(_unused(runs / time))
+        return _new(runs, time)
     if ckpt_path == "last":
         found = sorted(runs.glob("*/checkpoints/last.ckpt"), key=lambda path: path.stat().st_mtime)
         if not found:
@@ -33,7 +40,7 @@ def run_directory(ckpt_path: str | None, data: str, model: str, time: str) -> st
         raise ValueError(f"ckpt_path={ckpt_path} does not exist: give the path of a .ckpt file.")
     if checkpoint.parent.name == "checkpoints":
         return str(checkpoint.parents[1])
-    return str(_unused(runs / time))
+    return _new(runs, time)
 
 
 def make_run_folder(run_dir: str) -> str:
@@ -46,6 +53,19 @@ def make_run_folder(run_dir: str) -> str:
     """
     Path(run_dir).mkdir(parents=True, exist_ok=True)
     return str(Path(run_dir).resolve())
+
+
+def _new(runs: Path, time: str) -> str:
+    """Returns a folder for a new run, the same in all its processes."""
+    if int(os.environ.get("SLURM_NTASKS", "1")) > 1 and "SLURM_PROCID" in os.environ:
+        # Also the same after SLURM has put the job back into its queue.
+        return str(runs / f"job-{os.environ['SLURM_JOB_ID']}.{os.environ.get('SLURM_STEP_ID', 0)}")
+    if not under_torchrun():
+        return str(_unused(runs / time))
+    meeting_point = MeetingPoint("run_dir")
+    if rank_and_ranks()[0] == 0:
+        meeting_point.give(str(_unused(runs / time)))
+    return meeting_point.take(0)
 
 
 def _unused(directory: Path) -> Path:

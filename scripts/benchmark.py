@@ -9,9 +9,9 @@ import platform
 from pathlib import Path
 
 import torch
-from benchmarks import data
+from benchmarks import data, ddp
 
-BENCHMARKS = {"data": data}
+BENCHMARKS = {"data": data, "ddp": ddp}
 
 
 def main() -> None:

@@ -126,6 +126,8 @@ def test_a_file_that_is_cut_short_is_refused(content, path, share):
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
     assert "cut short" in refusal(path)
+    torch.save(content, path.with_name("other.ckpt"))
+    assert f"or use {path.with_name('other.ckpt')}" in refusal(path)
 
 
 def test_what_is_no_checkpoint_is_refused(path, tmp_path):

@@ -1,11 +1,11 @@
 import logging
 import os
-from pathlib import Path
+import resource
+import signal
 
 import pytest
 import pytorch_lightning as pl
 import torch
-from lightning_fabric.plugins import TorchCheckpointIO
 from number_words import corpus_options, make_run, model_options, trainer_options
 
 from nmt.checkpoint import load_checkpoint
@@ -13,6 +13,7 @@ from nmt.run_folder import run_directory
 from nmt.training.callbacks import LastCheckpoint
 from nmt.training.checkpoint_io import WholeCheckpointIO
 from nmt.training.schedules import Cosine
+from nmt.training.stopping import SIGNALS, Stopped
 
 UPDATES = 13  # 26 micro-batches by twos, 8 of them an epoch: 4 updates an epoch
 NOT_TIME = ("epoch", "step", "loss", "lr", "valid_loss", "valid_perplexity", "valid_bleu")
@@ -109,6 +110,41 @@ def test_a_resumed_run_equals_one_that_was_never_interrupted(
         assert all(torch.equal(expected[key], found[key]) for key in expected)
 
 
+class Signal(pl.Callback):
+    """Sends this process a signal in the first of the two micro-batches of an update."""
+
+    def __init__(self, number, updates):
+        self.number, self.updates = number, updates
+
+    def on_train_batch_start(self, trainer, module, batch, batch_idx):
+        if trainer.global_step == self.updates and batch_idx % 2 == 0:
+            os.kill(os.getpid(), self.number)
+
+
+@pytest.mark.parametrize(
+    ("number", "after", "stopped"),
+    [
+        pytest.param(signal.SIGTERM, 4, 5, id="SIGTERM"),
+        pytest.param(signal.SIGINT, 5, 6, id="Ctrl-C, with a validation after the update"),
+    ],
+)
+def test_a_signal_saves_after_the_update_and_the_run_goes_on_exactly(
+    build, uninterrupted, tmp_path, number, after, stopped
+):
+    handlers = [signal.getsignal(number) for number in SIGNALS]
+    told = build(tmp_path, callbacks=(Signal(number, after),))
+    with pytest.raises(Stopped) as end:
+        told.fit()
+    assert end.value.code == 128 + number
+    assert load_checkpoint(told.checkpoints / "last.ckpt").updates == stopped
+    assert [signal.getsignal(number) for number in SIGNALS] == handlers
+    resumed = build(tmp_path, "ckpt_path=last")
+    resumed.fit()
+    assert rows(resumed) == rows(uninterrupted)
+    expected, found = state(uninterrupted), state(resumed)
+    assert all(torch.equal(expected[key], found[key]) for key in expected)
+
+
 def test_last_is_written_between_updates_only(build, tmp_path, monkeypatch):
     """Also right after resuming, where the number of updates is still that of the checkpoint."""
     saved = []
@@ -196,21 +232,37 @@ def test_the_checkpoint_of_another_model_is_refused(build, uninterrupted, tmp_pa
 def test_a_damaged_checkpoint_is_refused(build, uninterrupted, tmp_path):
     whole = (uninterrupted.checkpoints / "last.ckpt").read_bytes()
     (tmp_path / "cut.ckpt").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"cut\.ckpt .* is cut short"):
+    (tmp_path / "best.ckpt").write_bytes(whole)
+    with pytest.raises(ValueError, match=r"cut\.ckpt .* is cut short: .* or use .*best\.ckpt\.\Z"):
         build(tmp_path, f"ckpt_path={tmp_path / 'cut.ckpt'}").fit()
 
 
-def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+@pytest.fixture
+def full_disk():
+    """Lets no file grow beyond 4,000 bytes, as a disk without more room would."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path, full_disk):
+    for name in ("last.ckpt", "best.ckpt"):
+        WholeCheckpointIO().save_checkpoint({"update": 1}, tmp_path / name)
+    for name in ("last.ckpt", "best.ckpt"):
+        with pytest.raises(ValueError, match=r"\A[^\n]+\.\Z") as error:
+            WholeCheckpointIO().save_checkpoint({"w": torch.zeros(5_000)}, tmp_path / name)
+        assert f"{tmp_path / name} cannot be written (File too large)" in str(error.value)
+        assert f"go on with ckpt_path={tmp_path / 'last.ckpt'}" in str(error.value)
+        assert torch.load(tmp_path / name, weights_only=True) == {"update": 1}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.ckpt", "last.ckpt"]
+
+
+def test_what_a_killed_process_left_of_a_checkpoint_does_not_pile_up(tmp_path):
+    (tmp_path / ".last.ckpt.partial").write_bytes(b"half")
     WholeCheckpointIO().save_checkpoint({"update": 1}, tmp_path / "last.ckpt")
-
-    def fill_the_disk(self, checkpoint, path, storage_options=None):
-        Path(path).write_bytes(b"half")
-        raise OSError(28, "No space left on device", str(path))
-
-    monkeypatch.setattr(TorchCheckpointIO, "save_checkpoint", fill_the_disk)
-    with pytest.raises(OSError, match="No space left"):
-        WholeCheckpointIO().save_checkpoint({"update": 2}, tmp_path / "last.ckpt")
-    assert torch.load(tmp_path / "last.ckpt", weights_only=True) == {"update": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["last.ckpt"]
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,7 +35,7 @@ OPTIONS = [
 ]
 
 
-def start_training(folder, *options, run=subprocess.run):
+def start_training(folder, *options, run=subprocess.run, **keywords):
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {
         "OMP_NUM_THREADS": "1"
     }
@@ -45,6 +46,7 @@ def start_training(folder, *options, run=subprocess.run):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
+        **keywords,
     )
 
 
@@ -122,19 +124,21 @@ def test_nothing_to_continue_from_is_one_line(tmp_path):
     )
 
 
-@pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 1)])
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_run_that_is_told_to_stop_says_how_to_go_on(start, tmp_path, sent, status):
     folder = tmp_path / "run"
-    options = (f"hydra.run.dir={folder}", "callbacks.last.every_n_updates=1")
-    process = start_training(start, *options, "trainer.max_steps=100000", run=subprocess.Popen)
-    last = folder / "checkpoints" / "last.ckpt"
-    while process.poll() is None and not last.exists():
+    options = (f"hydra.run.dir={folder}", "trainer.max_steps=100000", "data.num_workers=1")
+    process = start_training(start, *options, run=subprocess.Popen, start_new_session=True)
+    log, last = folder / "metrics.csv", folder / "checkpoints" / "last.ckpt"
+    while process.poll() is None and not (log.exists() and log.stat().st_size):
         time.sleep(0.1)
-    process.send_signal(sent)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == status
-    assert f"ckpt_path={last} goes on" in output
-    assert load_checkpoint(last).updates >= 1
+    os.killpg(process.pid, sent)  # to the worker as well, as terminals and batch systems do
+    output, errors = process.communicate(timeout=90)
+    assert process.returncode == status, errors
+    stopped = int(re.search(rf"Stopped after update (\d+): ckpt_path={last} goes on", output)[1])
+    assert load_checkpoint(last).updates == stopped >= 1
+    with log.open(encoding="utf-8", newline="") as file:
+        assert int(list(csv.DictReader(file))[-1]["step"]) == stopped
 
 
 def test_a_sweep_on_several_devices_is_refused(tmp_path):

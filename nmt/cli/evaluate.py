@@ -69,6 +69,7 @@ def _splits(
 
     from nmt.data.files import Languages, language_of, read_parallel
     from nmt.data.length_unit import default_unit
+    from nmt.probes.trained_run import data_of_run
 
     languages = (translator.source_lang, translator.target_lang)
     if config.source is not None or config.reference is not None:
@@ -87,8 +88,13 @@ def _splits(
             raise ValueError(f"source={config.source} has no lines; give a file with sentences.")
         dataset = Dataset.from_dict({"source": text.source, "target": text.target})
         return {"files": dataset}, default_unit(translator.source_lang)
-    data_config = config.data if config.data is not None else _data_of_run(config.checkpoint)
-    data = instantiate(data_config)
+    folder = Path(config.checkpoint).resolve().parents[1]
+    if config.data is None and not (folder / "config.yaml").is_file():
+        raise ValueError(
+            f"checkpoint {config.checkpoint} does not lie in a run folder with a config.yaml: give "
+            "data=NAME, or source=FILE reference=FILE."
+        )
+    data = data_of_run(folder) if config.data is None else instantiate(config.data)
     if (data.corpus.source_lang, data.corpus.target_lang) != languages:
         raise ValueError(
             f"checkpoint {config.checkpoint} translates {'-'.join(languages)}: set "
@@ -96,15 +102,3 @@ def _splits(
         )
     names = [*data.test_splits, "valid"] if config.split == "all" else [config.split]
     return {name: data.split(name) for name in names}, data.length_unit
-
-
-def _data_of_run(checkpoint: str) -> DictConfig:
-    """Returns the data config of the run that a checkpoint belongs to."""
-    path = Path(checkpoint).resolve().parents[1] / "config.yaml"
-    if not path.is_file():
-        raise ValueError(
-            f"checkpoint {checkpoint} does not lie in a run folder with a config.yaml: give "
-            "data=NAME, or source=FILE reference=FILE."
-        )
-    data: DictConfig = OmegaConf.load(path).data
-    return data

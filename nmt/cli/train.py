@@ -1,8 +1,6 @@
 """Trains one model and writes its run folder; the program behind `train.py` and `nmt-train`."""
 
 import logging
-import signal
-import sys
 import warnings
 
 from hydra.core.hydra_config import HydraConfig
@@ -25,10 +23,10 @@ def main(config: DictConfig) -> None:
     import pytorch_lightning as pl
     import torch
     from hydra.utils import instantiate
-    from pytorch_lightning.utilities.exceptions import SIGTERMException
 
     from nmt.cli.results import write_results
     from nmt.training.run import build_module, build_trainer, fit
+    from nmt.training.stopping import end_with_parent
 
     _quieten()
     if config.threads is not None:
@@ -36,6 +34,9 @@ def main(config: DictConfig) -> None:
     pl.seed_everything(config.seed, workers=True, verbose=False)
     config.run_dir = make_run_folder(config.run_dir)
     trainer = build_trainer(config)  # before the data: it refuses what it cannot do
+    end_with_parent(trainer)
+    if not trainer.is_global_zero:
+        logging.disable(logging.INFO)  # one process says it
     if HydraConfig.get().mode == RunMode.MULTIRUN and trainer.world_size > 1:
         raise ValueError(
             f"-m on {trainer.world_size} devices would start the sweep again in each process: "
@@ -46,11 +47,7 @@ def main(config: DictConfig) -> None:
     module = build_module(config, data)
     if trainer.is_global_zero:
         OmegaConf.save(config, f"{config.run_dir}/config.yaml", resolve=True)
-    try:
-        best = fit(config, data, module, trainer)
-    except SIGTERMException:
-        logger.info("Terminated: ckpt_path=%s/checkpoints/last.ckpt goes on.", config.run_dir)
-        sys.exit(128 + signal.SIGTERM)
+    best = fit(config, data, module, trainer)
     if trainer.is_global_zero:
         write_results(config, data, module, best)
 

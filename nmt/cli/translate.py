@@ -26,6 +26,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
+from nmt.cli.sharding import launched, translate_share
+
 if TYPE_CHECKING:
     from nmt.decoding.hypothesis import Search
     from nmt.export.engine import ExportedTranslator
@@ -41,7 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, format=f"{_PROGRAM}: %(message)s")
     try:
-        _run(options)
+        if launched():
+            translate_share(options, _run)
+        else:
+            _run(options)
     except BrokenPipeError:
         # Whoever read the translations has seen enough. Python would complain when it
         # flushes standard output at exit, so that goes nowhere from here on.
@@ -83,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--device", default="auto", help="cpu, cuda, cuda:1, ... or auto (default)")
     add("--threads", type=int, metavar="N", help="CPU threads")
+    parser.set_defaults(first_line=1)
     return parser
 
 
@@ -99,14 +105,14 @@ def _run(options: argparse.Namespace) -> None:
         interactive = options.chunk_size == 1 or source.isatty()
         translator = _translator(options)
         translations = translator.stream(
-            read_lines(source),
+            read_lines(source, first=options.first_line),
             search=search_for(translator.search, options),
             batch_tokens=options.batch_tokens,
             max_source_length=options.max_source_length,
             chunk_size=1 if interactive else options.chunk_size,
         )
         target = _open_output(options, stack)
-        for number, translation in enumerate(translations, 1):
+        for number, translation in enumerate(translations, options.first_line):
             for line in output_lines(translation, number, options.num_hypotheses):
                 target.write(line.encode("utf-8") + b"\n")
             if interactive:
@@ -143,9 +149,14 @@ def search_for(search: Any, options: argparse.Namespace) -> Search:
     return BeamSearch(**{**asdict(search), **given})
 
 
-def read_lines(stream: Iterable[bytes]) -> Iterator[str]:
-    """Yields the lines of UTF-8 bytes without their LF or CRLF, the byte order mark removed."""
-    for number, line in enumerate(stream, 1):
+def read_lines(stream: Iterable[bytes], *, first: int = 1) -> Iterator[str]:
+    """Yields the lines of UTF-8 bytes without their LF or CRLF, the byte order mark removed.
+
+    Args:
+        stream: Of bytes, line by line.
+        first: The number of its first line in the whole text.
+    """
+    for number, line in enumerate(stream, first):
         if number == 1:
             line = line.removeprefix(_BOM)
             if not line:

@@ -19,7 +19,7 @@ from nmt.data.columns import texts
 from nmt.data.corpus import Corpus, CorpusOptions
 from nmt.data.joining import Concatenation, JoinedPairs, join_test
 from nmt.data.length_unit import check_unit, count_units, default_unit
-from nmt.data.loader import TrainLoader
+from nmt.data.loader import TrainLoader, outlive_signals
 from nmt.data.options import build_options
 from nmt.data.preparation import CleanedText, TokenizerOptions, clean_text, get_tokenizer, tokenise
 from nmt.data.sampler import TokenBatchSampler
@@ -273,6 +273,7 @@ class TranslationDataModule(pl.LightningDataModule):
             num_workers=self._num_workers,
             pin_memory=torch.cuda.is_available(),
             generator=torch.Generator().manual_seed(self._seed),
+            worker_init_fn=outlive_signals,
         )
 
     def val_dataloader(self) -> DataLoader[Batch]:

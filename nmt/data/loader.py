@@ -7,6 +7,7 @@ first batch is wanted: workers would otherwise prefetch batches of the wrong epo
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -15,6 +16,19 @@ from torch.utils.data import DataLoader
 
 from nmt.data.batch import Batch
 from nmt.data.sampler import Row, TokenBatchSampler
+
+_GRACE_SECONDS = 30
+
+
+def outlive_signals(worker: int) -> None:
+    """Lets a worker serve on when a signal asks the whole run to stop, which takes an update more.
+
+    Batch systems and terminals send to workers as well; the run would fail for want of them. It
+    ends them when it ends; the alarm does in case it cannot.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, frame: signal.alarm(_GRACE_SECONDS))
 
 
 class BatchDataset(Protocol):
@@ -68,6 +82,7 @@ class TrainLoader(DataLoader[Batch]):
             pin_memory=pin_memory,
             persistent_workers=persistent_workers and num_workers > 0,
             generator=torch.Generator().manual_seed(sampler.seed),
+            worker_init_fn=outlive_signals,
         )
         self._position = (sampler.epoch, 0)  # epoch, batches handed out in it
         self._resume_from: tuple[int, int] | None = None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from datasets import Dataset
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from nmt.checkpoint import build
 from nmt.data.columns import pairs
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.length_unit import count_units, default_unit
@@ -75,10 +76,27 @@ def load_run(directory: Path, *, device: str) -> TrainedRun:
     concatenate = config.data.get("concatenate")
     return TrainedRun(
         translator=Translator.from_checkpoint(directory / CHECKPOINT, device=device),
-        data=instantiate(config.data),
+        data=data_of_run(directory),
         batch_tokens=config.data.eval_token_budget,
         joined_sizes=[1] if not concatenate else list(concatenate.train),
     )
+
+
+def data_of_run(directory: Path) -> TranslationDataModule:
+    """Builds the corpus of a run from its config.yaml, which may come from a stranger.
+
+    Raises:
+        ValueError: It is no corpus of this package; none of its other classes is built.
+    """
+    node = OmegaConf.select(OmegaConf.load(directory / "config.yaml"), "data")
+    if not isinstance(node, DictConfig):
+        raise ValueError(f"{directory}/config.yaml has no `data`: name the folder of a run.")
+    options: Any = OmegaConf.to_container(node)  # not resolved: train.py has done that
+    try:
+        data: TranslationDataModule = build(options, allowed=("nmt.data.datamodule.",))
+    except ValueError as error:
+        raise ValueError(f"{directory}/config.yaml: data: {error}") from error
+    return data
 
 
 def has_column(dataset: Dataset, name: str) -> bool:

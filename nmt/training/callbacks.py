@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Checkpoint, TQDMProgressBar
+from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint, TQDMProgressBar
 from torch import Tensor
+
+from nmt.training.stopping import Stopped, StopSignals
 
 
 class LastCheckpoint(Checkpoint):
@@ -13,6 +15,7 @@ class LastCheckpoint(Checkpoint):
 
     It is written only between updates, where the loader's position, the optimizer and the counters
     agree; and where a validation follows only after it, so that the best score so far is known.
+    A signal that asks the run to stop (`nmt.training.stopping`) is granted there as well.
 
     Args:
         directory: Where `last.ckpt` goes.
@@ -30,10 +33,16 @@ class LastCheckpoint(Checkpoint):
         self._updates = 0
         self._between_updates = False
         self._due = False
+        self._signals = StopSignals()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Takes up the count, which a resumed run does not begin at 0."""
+        """Takes up the count, which a resumed run does not begin at 0, and listens to signals."""
         self._updates = trainer.global_step
+        self._signals.listen()
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """From now on there is nothing to save."""
+        self._signals.restore()
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any
@@ -44,24 +53,37 @@ class LastCheckpoint(Checkpoint):
         self._due = self._between_updates and (
             self._updates % self.every_n_updates == 0 or _is_final(trainer)
         )
-        if self._due and not _validation_follows(trainer):
-            self._save(trainer)
+        if self._between_updates and not _validation_follows(trainer):
+            self._save_or_stop(trainer, due=self._due)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Saves what waited for the validation, or because the validation ends the run."""
-        if self._due or (trainer.should_stop and self._between_updates):
-            self._save(trainer)
+        if self._between_updates:
+            self._save_or_stop(trainer, due=self._due or trainer.should_stop)
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
-        """Says after Ctrl-C what is kept and how to go on."""
+        """Says after a second Ctrl-C what is kept and how to go on."""
+        self._signals.restore()
         if isinstance(exception, KeyboardInterrupt) and trainer.is_global_zero:
             if self.path.exists():
                 advice = f"ckpt_path={self.path} goes on from the last update saved there."
             else:
                 advice = f"nothing is saved yet (every {self.every_n_updates} updates)."
             print(f"\nInterrupted after update {trainer.global_step}: {advice}")
+
+    def _save_or_stop(self, trainer: pl.Trainer, *, due: bool) -> None:
+        """Saves when it is due, and saves and ends the program when a signal asks for it."""
+        told = self._signals.agreed(trainer)
+        if due or told:
+            self._save(trainer)
+        if told:
+            if trainer.is_global_zero:
+                print(
+                    f"\nStopped after update {trainer.global_step}: ckpt_path={self.path} goes on."
+                )
+            raise Stopped(self._signals.exit_status(trainer))
 
     def _save(self, trainer: pl.Trainer) -> None:
         self._due = self._between_updates = False
@@ -77,6 +99,10 @@ def _validation_follows(trainer: pl.Trainer) -> bool:
     """Returns whether the batch just done is one of every `val_check_interval` (an int here)."""
     batches = trainer.fit_loop.total_batch_idx + 1
     return trainer.enable_validation and batches % int(trainer.val_check_batch or 1) == 0
+
+
+class KeptCheckpoints(ModelCheckpoint):
+    """Lightning's, under a name of its own, so that it may watch the same score as `best`."""
 
 
 class ProgressBar(TQDMProgressBar):

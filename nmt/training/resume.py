@@ -68,6 +68,7 @@ def follow_the_folder(states: Mapping[str, Any], trainer: pl.Trainer) -> None:
         state = states.get(callback.state_key)
         if not isinstance(callback, ModelCheckpoint) or state is None:
             continue
+        callback.current_score = state["current_score"]  # Lightning saves but does not restore it
         folder = Path(str(callback.dirpath))
         if not Path(_in(folder, state["best_model_path"])).is_file():
             continue  # the run goes on elsewhere, without the best checkpoint so far

@@ -13,7 +13,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt.checkpoint import check_resumable
 from nmt.data.datamodule import TranslationDataModule
+from nmt.launch import processes_and_nodes, under_torchrun
+from nmt.training.callbacks import LastCheckpoint
 from nmt.training.checkpoint_io import WholeCheckpointIO
+from nmt.training.out_of_memory import out_of_memory
 from nmt.training.resume import checkpoint_to_resume, continue_csv_log
 from nmt.training.translation_module import TranslationModule
 
@@ -44,10 +47,17 @@ def build_trainer(config: DictConfig) -> pl.Trainer:
     if precision == "auto":
         on_gpu = config.trainer.accelerator != "cpu" and torch.cuda.is_available()
         precision = "bf16-mixed" if on_gpu and torch.cuda.is_bf16_supported() else "32-true"
+    devices, nodes = config.trainer.devices, config.trainer.num_nodes
+    if devices == "auto" and under_torchrun():
+        devices, nodes = processes_and_nodes()
+    callbacks = [instantiate(callback) for callback in config.callbacks.values()]
     trainer: pl.Trainer = instantiate(
         config.trainer,
+        devices=devices,
+        num_nodes=nodes,
         precision=precision,
-        callbacks=[instantiate(callback) for callback in config.callbacks.values()],
+        # The one that saves the states of all others comes last.
+        callbacks=sorted(callbacks, key=lambda callback: isinstance(callback, LastCheckpoint)),
         logger=instantiate(config.logger) if config.logger else False,
         val_check_interval=max(1, steps // config.num_validations) * accumulate,
         default_root_dir=config.run_dir,
@@ -62,7 +72,8 @@ def fit(
     """Trains, or continues from `config.ckpt_path`, and returns the best checkpoint.
 
     Raises:
-        ValueError: There is no checkpoint to continue from, or no batch to make an update of.
+        ValueError: There is no checkpoint to continue from, no batch to make an update of, or too
+            little memory on the GPU.
     """
     checkpoints = Path(config.run_dir) / "checkpoints"
     resume_from = checkpoint_to_resume(config.ckpt_path, checkpoints)
@@ -76,7 +87,13 @@ def fit(
         continue_csv_log(trainer, resume_from)
     if config.compile:
         module.model.compile(dynamic=True)
-    trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
+    try:
+        trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
+    except torch.OutOfMemoryError as error:
+        validating = not module.training  # the trainer has forgotten it by now
+        raise ValueError(
+            out_of_memory(module.batch, module.tokenizer, validating=validating)
+        ) from error
     if module.target_tokens_seen == 0:
         raise ValueError(
             f"the run made 0 updates in {trainer.current_epoch} epochs: give it training data."

@@ -68,6 +68,7 @@ class TranslationModule(pl.LightningModule):
         self.target_tokens_seen = 0
         self.skipped_updates = 0
         self.seconds = 0.0
+        self.batch: Batch | None = None  # the newest, for who has to explain a failure
         self._clock = time.monotonic()
         self._tokens_at_clock = 0
         self._reset_update()
@@ -80,6 +81,7 @@ class TranslationModule(pl.LightningModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Seeds the generators from the position, so that a resumed run draws the same noise."""
+        self.batch = batch
         place = (self.hparams["seed"], self.global_rank, self.trainer.current_epoch, batch_idx)
         digest = hashlib.blake2b(repr(place).encode(), digest_size=8).digest()
         seed = int.from_bytes(digest) >> 1
@@ -170,6 +172,7 @@ class TranslationModule(pl.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Sums the unsmoothed loss and translates; no collective, so shards may be uneven."""
+        self.batch = batch
         logits = self.model(batch.source, batch.source_mask, batch.target_in)
         loss = summed_cross_entropy(logits, batch.target_out).item()
         indices = batch.index.tolist()

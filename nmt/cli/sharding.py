@@ -1,0 +1,87 @@
+"""Bulk translation by several processes: torchrun --nproc_per_node N scripts/translate.py ...
+
+Each rank translates one stretch of the input's lines, as if it were the whole input, from a file
+into a file. The first rank waits for all and joins what they wrote, in order, under the name that
+was asked for: it is there whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import IO, cast
+
+from nmt.launch import MeetingPoint, rank_and_ranks, under_torchrun
+
+_LONGEST_WAIT = timedelta(days=7)  # of the first rank for the slowest
+
+
+def launched() -> bool:
+    """Returns whether torchrun started this process, as one of several."""
+    return under_torchrun() and rank_and_ranks()[1] > 1
+
+
+def translate_share(
+    options: argparse.Namespace, translate: Callable[[argparse.Namespace], None]
+) -> None:
+    """Translates the lines of this rank; the first rank then writes those of all.
+
+    Args:
+        options: With `input`, `output`, `device` and `first_line`; they are changed.
+        translate: What translates `options.input` into `options.output`.
+
+    Raises:
+        ValueError: Input or output is no file.
+    """
+    import torch
+
+    if options.input is None or options.output is None:
+        raise ValueError(
+            "several processes cannot share standard input or output: give --input FILE and "
+            "--output FILE."
+        )
+    rank, world = rank_and_ranks()
+    meeting_point = MeetingPoint("translate")
+    source, target = Path(options.input), Path(options.output)
+    parts = target.with_name(f".{target.name}.parts")
+    parts.mkdir(parents=True, exist_ok=True)
+    options.input, options.output = str(parts / f"{rank}.in"), str(parts / f"{rank}.out")
+    options.first_line = 1 + _write_share(source, Path(options.input), rank=rank, world=world)
+    if options.device == "auto" and torch.cuda.is_available():
+        options.device = f"cuda:{int(os.environ['LOCAL_RANK']) % torch.cuda.device_count()}"
+    translate(options)
+    meeting_point.give("done")
+    if rank == 0:
+        for number in range(world):
+            meeting_point.take(number, longest_wait=_LONGEST_WAIT)
+        _join([parts / f"{number}.out" for number in range(world)], target)
+        shutil.rmtree(parts)
+
+
+def _write_share(source: Path, share: Path, *, rank: int, world: int) -> int:
+    """Writes the lines of this rank into a file; returns how many come before them."""
+    with _open(source, "rb") as lines:
+        total = sum(1 for _ in lines)
+    first, last = (total * number // world for number in (rank, rank + 1))
+    with _open(source, "rb") as lines, share.open("wb") as file:
+        file.writelines(islice(lines, first, last))
+    return first
+
+
+def _join(parts: list[Path], target: Path) -> None:
+    temporary = parts[0].with_name(target.name)  # its ending says whether it is compressed
+    with _open(temporary, "wb") as joined:
+        for part in parts:
+            with part.open("rb") as file:
+                shutil.copyfileobj(file, joined)
+    temporary.replace(target)
+
+
+def _open(path: Path, mode: str) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path, mode) if path.suffix == ".gz" else path.open(mode))

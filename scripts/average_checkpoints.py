@@ -1,0 +1,32 @@
+"""Averages the weights of checkpoints of one run into one file that translates like any other.
+
+python train.py callbacks=averaging ...     # keeps update_N.ckpt of the last (or best) validations
+python scripts/average_checkpoints.py outputs/.../checkpoints/update_*.ckpt --output averaged.ckpt
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from nmt.averaging import save_average
+
+
+def main() -> int:
+    """Runs the program; returns its exit status."""
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("checkpoints", nargs="+", type=Path, metavar="CHECKPOINT")
+    parser.add_argument("--output", required=True, type=Path, metavar="FILE", help="a .ckpt file")
+    arguments = parser.parse_args()
+    try:
+        save_average(arguments.checkpoints, arguments.output)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"{arguments.output}: the average of {len(arguments.checkpoints)} checkpoints")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What `scripts/stress.py` is made of."""
