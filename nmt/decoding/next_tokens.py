@@ -72,7 +72,7 @@ def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     num_groups = x.shape[1] // _GROUP
     if num_groups <= 2 * count:
         return x.topk(count, -1)
-    maxima = x[:, : num_groups * _GROUP].unflatten(-1, (num_groups, _GROUP)).amax(-1)
+    maxima = x[:, : num_groups * _GROUP].view(-1, num_groups, _GROUP).amax(-1)
     groups = maxima.topk(count, -1).indices
     places = (groups[..., None] * _GROUP + torch.arange(_GROUP, device=x.device)).flatten(1)
     rest = torch.arange(num_groups * _GROUP, x.shape[1], device=x.device)

@@ -1,4 +1,4 @@
-"""Writes one hypothesis a row, token after token, until EOS: what greedy search and sampling share."""
+"""Writes one hypothesis a row until EOS: what greedy search and sampling share."""
 
 from __future__ import annotations
 
