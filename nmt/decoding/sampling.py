@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -128,7 +129,8 @@ class Sampling:
         reached = cumulative <= uniform[:, None] * cumulative[:, -1:]
         places = reached.sum(-1, keepdim=True).clamp(max=probs.shape[-1] - 1)
         tokens = places if ids is None else ids.gather(1, places)
-        return log_probs.gather(1, tokens).squeeze(-1), tokens.squeeze(-1)
+        drawn = log_probs.gather(1, tokens).masked_fill(cumulative[:, -1:].isnan(), math.nan)
+        return drawn.squeeze(-1), tokens.squeeze(-1)
 
 
 def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:

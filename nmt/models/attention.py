@@ -131,7 +131,9 @@ def shared_attention(
     copies, groups = num_rows // num_sentences, num_heads // num_kv_heads
     folded = query.reshape(num_sentences, copies, num_kv_heads, groups * num_new, head_width)
     folded = folded.transpose(1, 2).flatten(2, 3)  # (B, K, c G T, d)
-    heads = F.scaled_dot_product_attention(folded, keys, values, attn_mask=mask, dropout_p=dropout)
+    heads = F.scaled_dot_product_attention(
+        folded, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=False
+    )
     heads = heads.view(num_sentences, num_kv_heads, copies, groups * num_new, head_width)
     return heads.transpose(1, 2).reshape(query.shape)
 
