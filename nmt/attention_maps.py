@@ -18,7 +18,13 @@ from nmt.data.batch import collate
 from nmt.data.length_unit import LengthUnit
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import Tokenizer
-from nmt.word_attention import Units, piece_shares, reduce_to_words, refuse_slots, split_units
+from nmt.word_attention import (
+    Units,
+    check_attends_to_words,
+    checked_shares,
+    reduce_to_words,
+    split_units,
+)
 
 START = "<s>"
 
@@ -54,7 +60,7 @@ def attention_maps(
     Raises:
         ValueError: The model has no attention over words, or a text is blank.
     """
-    refuse_slots(model)
+    check_attends_to_words(model)
     source_ids, target_ids = tokenizer.encode(source), tokenizer.encode(target)
     for name, ids in (("source", source_ids), ("target", target_ids)):
         if not ids:
@@ -85,7 +91,7 @@ class _Side:
 
 def _side(tokenizer: Tokenizer, text: str, ids: list[int], unit: LengthUnit) -> _Side:
     words = split_units(text, unit)
-    return _Side(words, piece_shares(tokenizer, ids, unit, len(words)))
+    return _Side(words, checked_shares(tokenizer, ids, unit, len(words)))
 
 
 def _map(weights: Tensor, rows: _Side, columns: _Side) -> AttentionMap:

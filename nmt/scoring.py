@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 import torch.nn.functional as F
 
-from nmt.data.batch import Batch
+from nmt.data.batch import Batch, collate
 from nmt.models.encoder_decoder import EncoderDecoder
+from nmt.source_batches import batches_by_length
 from nmt.special_tokens import PAD
+from nmt.tokenizer import Tokenizer
+
+ScoredPair = tuple[str, str | Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -33,8 +39,54 @@ class TranslationScore:
     @property
     def perplexity(self) -> float:
         """The exponential of the mean negative log-probability of a token, EOS counted."""
-        mean = -self.log_prob / len(self.tokens)
-        return math.exp(mean) if mean < 700 else math.inf
+        return perplexity(self.log_prob, len(self.tokens))
+
+
+def perplexity(log_prob: float, num_tokens: int) -> float:
+    """Returns exp(-log_prob / num_tokens), infinite where that is beyond all numbers."""
+    mean = -log_prob / num_tokens
+    return math.exp(mean) if mean < 700 else math.inf
+
+
+def stream_scores(
+    model: EncoderDecoder,
+    tokenizer: Tokenizer,
+    pairs: Iterable[ScoredPair],
+    *,
+    batch_tokens: int,
+    chunk_size: int,
+) -> Iterator[TranslationScore]:
+    """Yields the score of each pair, in order, holding no more than a chunk of them.
+
+    Args:
+        model: In eval mode.
+        tokenizer: The model's.
+        pairs: As `nmt.translator.Translator.score` takes them.
+        batch_tokens: Most tokens of a side in a batch, padding and EOS included; a longer pair is
+            a batch of its own.
+        chunk_size: Pairs read ahead and sorted by length.
+
+    Raises:
+        ValueError: An element of `pairs` is no pair, or the model's output is not a number.
+    """
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    pairs = iter(pairs)
+    while chunk := list(islice(pairs, chunk_size)):
+        if any(isinstance(pair, str) or len(pair) != 2 for pair in chunk):
+            raise ValueError("pairs must hold (source, translation) pairs; give a list of them.")
+        sources = tokenizer.encode_batch([source for source, _ in chunk])
+        targets = [
+            tokenizer.encode(target) if isinstance(target, str) else list(target)
+            for _, target in chunk
+        ]
+        scores: dict[int, TranslationScore] = {}
+        lengths = [max(len(s), len(t), 1) for s, t in zip(sources, targets, strict=True)]
+        for rows in batches_by_length(lengths, batch_tokens):
+            batch = collate(
+                [{"index": i, "source_ids": sources[i], "target_ids": targets[i]} for i in rows]
+            )
+            scores.update(zip(rows, score_batch(model, batch.to(device)), strict=True))
+        yield from (scores[i] for i in range(len(chunk)))
 
 
 @torch.inference_mode()

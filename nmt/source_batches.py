@@ -1,11 +1,30 @@
-"""Prepares sources for a model: cuts those that are too long, groups those of similar length."""
+"""Prepares text for a model: pairs lines, cuts long sources, groups those of similar length."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 
 logger = logging.getLogger(__name__)
+
+
+def paired(sources: Iterable[str], others: Iterable[str], name: str) -> Iterator[tuple[str, str]]:
+    """Yields the sources with what belongs to them, as they come.
+
+    Args:
+        sources: One text each.
+        others: As many.
+        name: What they are, in the plural.
+
+    Raises:
+        ValueError: One of the two ends before the other.
+    """
+    for line, (source, other) in enumerate(zip_longest(sources, others), 1):
+        if source is None or other is None:
+            short, long = (name, "sources") if other is None else ("sources", name)
+            raise ValueError(f"There are only {line - 1} {short}, but more {long}: give as many.")
+        yield source, other
 
 
 def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+Links = tuple[tuple[int, int], ...]
+"""Pairs (source unit, target unit), numbered from 0."""
+
 
 @dataclass(frozen=True)
 class ScoredText:
@@ -15,6 +18,7 @@ class ScoredText:
         score: What the search ranks by, `log_prob / length ** length_penalty`.
         log_prob: Natural logarithm of the model's probability.
         finished: False where the length limit ended it.
+        alignment: Links between words or pieces (see `nmt.alignments`); None unless asked for.
     """
 
     text: str
@@ -22,6 +26,7 @@ class ScoredText:
     score: float
     log_prob: float
     finished: bool
+    alignment: Links | None = None
 
 
 @dataclass(frozen=True)
@@ -48,3 +53,8 @@ class Translation:
 
 
 BLANK = ScoredText(text="", tokens=(), score=0.0, log_prob=0.0, finished=True)
+
+
+def pharaoh(links: Links) -> str:
+    """Returns links as `0-0 2-1`: source-target, in the order of the target."""
+    return " ".join(f"{source}-{target}" for source, target in links)

@@ -3,6 +3,8 @@
 translator = Translator.from_checkpoint("outputs/.../checkpoints/best.ckpt")
 for translation in translator.translate(["A man is running.", "It is raining."]):
     print(translation.text, translation.score)
+(translation,) = translator.translate(["It is raining."], prefixes=["Es"], alignment="word")
+print(translation.alternatives[0].alignment)
 (score,) = translator.score([("It is raining.", "Es regnet.")])
 print(score.log_prob, score.perplexity)
 print(translator.attention("It is raining.", "Es regnet.").weights.shape)
@@ -12,21 +14,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Self
 
 import torch
 
+from nmt.alignments import Granularity, align, check_granularity
 from nmt.checkpoint import load_checkpoint
-from nmt.data.batch import collate, collate_source
+from nmt.data.batch import collate_source
 from nmt.data.length_unit import default_unit
 from nmt.decoding.hypothesis import Hypothesis, Search, check_at_least
 from nmt.models.encoder_decoder import EncoderDecoder
-from nmt.scoring import TranslationScore, score_batch
-from nmt.source_batches import batches_by_length, cut_source
+from nmt.scoring import ScoredPair, TranslationScore, stream_scores
+from nmt.source_batches import batches_by_length, cut_source, paired
 from nmt.tokenizer import Tokenizer
-from nmt.translation import BLANK, ScoredText, Translation
+from nmt.translation import BLANK, Links, ScoredText, Translation
 from nmt.word_attention import Units, WordAttention, word_attentions
 
 __all__ = [
@@ -37,6 +41,19 @@ __all__ = [
     "WordAttention",
     "batches_by_length",
 ]
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True)
+class _Options:
+    """Those of `Translator.stream`."""
+
+    search: Search
+    batch_tokens: int
+    max_source_length: int
+    chunk_size: int
+    alignment: Granularity | None
 
 
 class Translator:
@@ -70,21 +87,29 @@ class Translator:
         self._device = next((p.device for p in model.parameters()), torch.device("cpu"))
 
     @classmethod
-    def from_checkpoint(cls, path: str | Path, *, device: str = "cpu") -> Self:
+    def from_checkpoint(
+        cls, path: str | Path, *, device: str = "cpu", precision: str = "fp32"
+    ) -> Self:
         """Loads a checkpoint; the file alone is enough.
 
         Args:
             path: A `.ckpt` file written by training.
             device: `cpu`, `cuda`, `cuda:1`, ..., or `auto`: a GPU if there is one.
+            precision: `fp32`, `bf16` or `fp16`, the type of weights and activations;
+                probabilities are fp32 in any case.
 
         Raises:
-            ValueError: No usable checkpoint, or no such device.
+            ValueError: No usable checkpoint, no such device or no such precision.
         """
+        if precision not in PRECISIONS:
+            raise ValueError(
+                f"precision is {precision!r}, but it must be one of {', '.join(PRECISIONS)}."
+            )
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         checkpoint = load_checkpoint(path, device=device)
         return cls(
-            checkpoint.model,
+            checkpoint.model.to(PRECISIONS[precision]),
             checkpoint.tokenizer,
             checkpoint.search,
             source_lang=checkpoint.source_lang,
@@ -98,6 +123,8 @@ class Translator:
         search: Search | None = None,
         batch_tokens: int = 4096,
         max_source_length: int = 1024,
+        prefixes: Iterable[str] | None = None,
+        alignment: Granularity | None = None,
     ) -> list[Translation]:
         """Translates all texts; options as in `stream`."""
         return list(
@@ -106,6 +133,8 @@ class Translator:
                 search=search,
                 batch_tokens=batch_tokens,
                 max_source_length=max_source_length,
+                prefixes=prefixes,
+                alignment=alignment,
             )
         )
 
@@ -117,6 +146,8 @@ class Translator:
         batch_tokens: int = 4096,
         max_source_length: int = 1024,
         chunk_size: int = 2048,
+        prefixes: Iterable[str] | None = None,
+        alignment: Granularity | None = None,
     ) -> Iterator[Translation]:
         """Translates texts as they come, in order, holding no more than a chunk of them.
 
@@ -127,24 +158,38 @@ class Translator:
                 sentence is a batch of its own.
             max_source_length: Source tokens (pieces) above which a text is cut, with a warning.
             chunk_size: Texts read ahead and sorted by length; 1 answers each text at once.
+            prefixes: As many as texts: what each translation begins with, blank where nothing is
+                given. The pieces of the prefix are kept, so a word may go on after it. A blank
+                text stays blank.
+            alignment: Links of which units each translation has: `word`, `subword` or None.
 
         Raises:
-            ValueError: An option is out of range, `texts` is a single string, or the model's
-                output is not a number.
+            ValueError: An option is out of range, `texts` is a single string, there are more or
+                fewer prefixes than texts, the model has no attention to align with, or its output
+                is not a number.
         """
         check_at_least("batch_tokens", batch_tokens, 1)
         check_at_least("max_source_length", max_source_length, 1)
         check_at_least("chunk_size", chunk_size, 1)
-        if isinstance(texts, str):
+        if alignment is not None:
+            check_granularity(alignment)
+        if isinstance(texts, str) or isinstance(prefixes, str):
             raise ValueError("texts is one string; give a list of sentences, such as [text].")
-        return self._stream(
-            iter(texts), search or self.search, batch_tokens, max_source_length, chunk_size
-        )
+        lines = zip(texts, repeat("")) if prefixes is None else paired(texts, prefixes, "prefixes")
+        search = search or self.search
+        options = _Options(search, batch_tokens, max_source_length, chunk_size, alignment)
+        return self._stream(iter(lines), options)
 
     def score(
-        self, pairs: Iterable[tuple[str, str | Sequence[int]]], *, batch_tokens: int = 4096
+        self, pairs: Iterable[ScoredPair], *, batch_tokens: int = 4096
     ) -> list[TranslationScore]:
-        """Scores translations that are given (teacher forcing), in the order of the pairs.
+        """Scores translations that are given (teacher forcing); options as in `stream_scores`."""
+        return list(self.stream_scores(pairs, batch_tokens=batch_tokens))
+
+    def stream_scores(
+        self, pairs: Iterable[ScoredPair], *, batch_tokens: int = 4096, chunk_size: int = 2048
+    ) -> Iterator[TranslationScore]:
+        """Scores translations as they come, in order, holding no more than a chunk of them.
 
         Nothing is cut, and a blank source is asked for like any other: the model reads its EOS.
 
@@ -154,28 +199,17 @@ class Translator:
                 tokenizer does).
             batch_tokens: Most tokens of a side in a batch, padding and EOS included; a longer
                 pair is a batch of its own.
+            chunk_size: Pairs read ahead and sorted by length.
 
         Raises:
-            ValueError: An element of `pairs` is no pair, `batch_tokens` is below 1, or the model's
+            ValueError: An element of `pairs` is no pair, an option is out of range, or the model's
                 output is not a number.
         """
         check_at_least("batch_tokens", batch_tokens, 1)
-        pairs = list(pairs)
-        if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
-            raise ValueError("pairs must hold (source, translation) pairs; give a list of them.")
-        sources = self.tokenizer.encode_batch([source for source, _ in pairs])
-        targets = [
-            self.tokenizer.encode(target) if isinstance(target, str) else list(target)
-            for _, target in pairs
-        ]
-        scores: dict[int, TranslationScore] = {}
-        lengths = [max(len(s), len(t), 1) for s, t in zip(sources, targets, strict=True)]
-        for rows in batches_by_length(lengths, batch_tokens):
-            batch = collate(
-                [{"index": i, "source_ids": sources[i], "target_ids": targets[i]} for i in rows]
-            )
-            scores.update(zip(rows, score_batch(self.model, batch.to(self._device)), strict=True))
-        return [scores[i] for i in range(len(pairs))]
+        check_at_least("chunk_size", chunk_size, 1)
+        return stream_scores(
+            self.model, self.tokenizer, pairs, batch_tokens=batch_tokens, chunk_size=chunk_size
+        )
 
     def attention(self, source: str, target: str) -> WordAttention:
         """Returns which source words the model looks at for each word of a given translation.
@@ -202,39 +236,66 @@ class Translator:
             ValueError: As `attention`.
         """
         check_at_least("batch_tokens", batch_tokens, 1)
-        units = Units(default_unit(self.source_lang), default_unit(self.target_lang))
         return word_attentions(
-            self.model, self.tokenizer, pairs, units=units, batch_tokens=batch_tokens
+            self.model, self.tokenizer, pairs, units=self._units, batch_tokens=batch_tokens
         )
 
-    def _stream(
-        self,
-        texts: Iterator[str],
-        search: Search,
-        batch_tokens: int,
-        max_source_length: int,
-        chunk_size: int,
-    ) -> Iterator[Translation]:
+    @property
+    def _units(self) -> Units:
+        return Units(default_unit(self.source_lang), default_unit(self.target_lang))
+
+    def _stream(self, lines: Iterator[tuple[str, str]], options: _Options) -> Iterator[Translation]:
         first_line = 1
-        while chunk := list(islice(texts, chunk_size)):
-            sources = self.tokenizer.encode_batch(chunk)
+        while chunk := list(islice(lines, options.chunk_size)):
+            texts = [text for text, _ in chunk]
+            sources = self.tokenizer.encode_batch(texts)
+            prefixes = self.tokenizer.encode_batch([prefix for _, prefix in chunk])
             for line, source in enumerate(sources, first_line):
-                cut_source(source, line, max_source_length)
-            alternatives: list[tuple[ScoredText, ...]] = [(BLANK,)] * len(chunk)
-            for batch in batches_by_length([len(s) for s in sources], batch_tokens):
-                found = self._search([sources[i] for i in batch], search)
-                for i, hypotheses in zip(batch, found, strict=True):
-                    alternatives[i] = tuple(map(self._scored_text, hypotheses))
-            yield from map(Translation, chunk, alternatives)
+                cut_source(source, line, options.max_source_length)
+            alternatives: list[tuple[ScoredText, ...]] = [_blank(options.alignment)] * len(chunk)
+            for rows in batches_by_length([len(s) for s in sources], options.batch_tokens):
+                batch = [sources[i] for i in rows]
+                found = self._search(batch, [prefixes[i] for i in rows], options.search)
+                links = self._align(batch, found, options.alignment)
+                for i, hypotheses, of_each in zip(rows, found, links, strict=True):
+                    alternatives[i] = tuple(map(self._scored_text, hypotheses, of_each))
+            yield from map(Translation, texts, alternatives)
             first_line += len(chunk)
 
-    def _search(self, sources: Sequence[list[int]], search: Search) -> list[list[Hypothesis]]:
+    def _search(
+        self, sources: Sequence[list[int]], prefixes: Sequence[list[int]], search: Search
+    ) -> list[list[Hypothesis]]:
         source, source_mask = collate_source(sources)
         source = source.to(self._device)
         source_mask = None if source_mask is None else source_mask.to(self._device)
-        return search(self.model, source, source_mask, forbidden_ids=self.tokenizer.forbidden_ids)
+        return search(
+            self.model,
+            source,
+            source_mask,
+            forbidden_ids=self.tokenizer.forbidden_ids,
+            prefixes=prefixes if any(prefixes) else None,
+        )
 
-    def _scored_text(self, hypothesis: Hypothesis) -> ScoredText:
+    def _align(
+        self,
+        sources: Sequence[list[int]],
+        found: Sequence[Sequence[Hypothesis]],
+        granularity: Granularity | None,
+    ) -> list[list[Links | None]]:
+        """Returns the links of the hypotheses of each source, None where none are asked for."""
+        if granularity is None:
+            return [[None] * len(hypotheses) for hypotheses in found]
+        pairs = [
+            (source, hypothesis.tokens)
+            for source, hypotheses in zip(sources, found, strict=True)
+            for hypothesis in hypotheses
+        ]
+        links = iter(
+            align(self.model, self.tokenizer, pairs, granularity=granularity, units=self._units)
+        )
+        return [list(islice(links, len(hypotheses))) for hypotheses in found]
+
+    def _scored_text(self, hypothesis: Hypothesis, alignment: Links | None) -> ScoredText:
         if math.isnan(hypothesis.log_prob):
             raise ValueError(
                 "The model's output is not a number: the checkpoint is damaged or its training "
@@ -246,4 +307,9 @@ class Translator:
             score=hypothesis.score,
             log_prob=hypothesis.log_prob,
             finished=hypothesis.finished,
+            alignment=alignment,
         )
+
+
+def _blank(alignment: Granularity | None) -> tuple[ScoredText]:
+    return (BLANK if alignment is None else replace(BLANK, alignment=()),)

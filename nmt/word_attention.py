@@ -68,13 +68,13 @@ def word_attentions(
     Raises:
         ValueError: The model has no attention over words, or a text is blank.
     """
-    refuse_slots(model)
+    check_attends_to_words(model)
     batches = _batches(pairs, tokenizer, batch_tokens)
     return chain.from_iterable(_attend(model, tokenizer, batch, units) for batch in batches)
 
 
-def refuse_slots(model: EncoderDecoder) -> None:
-    """Raises ValueError if what the model attends to are memory slots."""
+def check_attends_to_words(model: EncoderDecoder) -> None:
+    """Raises ValueError where the model attends to memory slots instead of words."""
     slots = getattr(model, "memory_slots", None)
     if slots is not None:
         raise ValueError(
@@ -131,8 +131,8 @@ def _attend(
         target_words = split_units(pair.texts[1], units.target)
         words = reduce_to_words(
             pieces[:, : len(target), : len(source)],
-            piece_shares(tokenizer, target, units.target, len(target_words)),
-            piece_shares(tokenizer, source, units.source, len(source_words)),
+            checked_shares(tokenizer, target, units.target, len(target_words)),
+            checked_shares(tokenizer, source, units.source, len(source_words)),
         )
         found.append(WordAttention(source_words, target_words, words.float().numpy()))
     return found
@@ -161,22 +161,32 @@ def reduce_to_words(weights: Tensor, target_shares: Tensor, source_shares: Tenso
     return words / words.sum(-1, keepdim=True).clamp(min=1e-30)
 
 
-def piece_shares(
-    tokenizer: Tokenizer, ids: Sequence[int], unit: LengthUnit, num_units: int
-) -> Tensor:
+def piece_shares(tokenizer: Tokenizer, ids: Sequence[int], unit: LengthUnit) -> Tensor:
     """Returns (pieces, units): how much of each piece belongs to each word or character."""
     members = (
         [(word,) for word in tokenizer.piece_words(ids)]
         if unit == "word"
         else tokenizer.piece_characters(ids)
     )
-    found = 1 + max(max(places) for places in members)
-    if found != num_units:
-        raise ValueError(
-            f"The tokenizer sees {found} {unit}s in a text of {num_units}: "
-            "use one that does not change the text, as training makes by default."
-        )
+    num_units = 1 + max(max(places) for places in members)
     shares = torch.zeros(len(ids), num_units, dtype=torch.float64)
     for piece, places in enumerate(members):
         shares[piece, list(places)] = 1 / len(places)
+    return shares
+
+
+def checked_shares(
+    tokenizer: Tokenizer, ids: Sequence[int], unit: LengthUnit, num_units: int
+) -> Tensor:
+    """Returns `piece_shares` of a text that is known to have so many units.
+
+    Raises:
+        ValueError: The tokenizer sees another number.
+    """
+    shares = piece_shares(tokenizer, ids, unit)
+    if shares.shape[1] != num_units:
+        raise ValueError(
+            f"The tokenizer sees {shares.shape[1]} {unit}s in a text of {num_units}: "
+            "use one that does not change the text, as training makes by default."
+        )
     return shares

@@ -12,6 +12,7 @@ from toy_model import A, B, C, ToyModel, sources
 
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
+from nmt.decoding.sampling import Sampling
 from nmt.special_tokens import BOS, EOS, PAD, UNK
 
 PENALTIES = [-1.0, 0.0, 0.6, 1.0, 2.0]
@@ -227,11 +228,11 @@ def test_impossible_options_are_refused_by_name(option):
         BeamSearch(**option)
 
 
-@pytest.mark.parametrize("name", ["beam", "greedy"])
+@pytest.mark.parametrize("name", ["beam", "greedy", "sampling"])
 def test_the_config_says_what_the_signature_says(name):
     path = Path(__file__).parents[1] / "conf" / "decoding" / f"{name}.yaml"
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    search = {"beam": BeamSearch, "greedy": GreedySearch}[name]
+    search = {"beam": BeamSearch, "greedy": GreedySearch, "sampling": Sampling}[name]
     assert config.pop("_target_") == f"{search.__module__}.{search.__name__}"
     parameters = inspect.signature(search).parameters
     assert config == {key: parameter.default for key, parameter in parameters.items()}

@@ -3,6 +3,7 @@
 import gzip
 import io
 import itertools
+import math
 import os
 import subprocess
 import sys
@@ -197,10 +198,131 @@ def test_alternatives_name_their_line_and_score(translate):
     assert rows[-1][2] == ""
 
 
+def test_a_file_of_prefixes_gives_each_translation_its_beginning(translate, expected, tmp_path):
+    prefixes = tmp_path / "prefixes"
+    prefixes.write_bytes("Zwei Hunde\r\n\nEin Mädchen\n".encode())
+    status, written = translate(SOURCE, "--prefix", str(prefixes), "--max-length", "20")
+    lines = written.decode().split("\n")
+    assert status == 0
+    assert lines[0].startswith("Zwei Hunde")
+    assert lines[1].startswith(expected[1].decode())
+    assert lines[2].startswith("Ein Mädchen")
+
+
+@pytest.mark.parametrize("granularity", ["word", "subword"])
+def test_alignments_are_pharaoh_pairs_after_a_tab(translate, checkpoint, granularity):
+    status, written = translate(SOURCE + b"\n", "--alignment", granularity)
+    rows = [line.split("\t") for line in written.decode().split("\n")[:-1]]
+    assert (status, len(rows), rows[3]) == (0, 4, ["", ""])
+    translations = Translator.from_checkpoint(checkpoint).translate(TEXT, alignment=granularity)
+    for row, translation in zip(rows, translations, strict=False):
+        links = [tuple(map(int, pair.split("-"))) for pair in row[1].split()]
+        assert row[0] == translation.text
+        assert tuple(links) == translation.alternatives[0].alignment
+        if granularity == "word":
+            assert [target for _, target in links] == list(range(len(row[0].split())))
+            assert all(source < len(translation.source.split()) for source, _ in links)
+    _, best = translate(SOURCE, "--alignment", granularity, "--num-hypotheses", "2")
+    assert {line.count("\t") for line in best.decode().split("\n")[:-1]} == {3}
+
+
+def test_sampling_draws_what_its_seed_says(translate, expected):
+    drawn = [translate(SOURCE, "--seed", seed)[1] for seed in ("1", "2", "1")]
+    assert drawn[0] == drawn[2] != drawn[1]
+    assert translate(SOURCE, "--seed", "1", "--chunk-size", "1")[1] == drawn[0]
+    assert drawn[0].count(b"\n") == 3
+    assert translate(SOURCE, "--top-k", "1")[1] == translate(SOURCE, "--beam-size", "1")[1]
+    status, several = translate(SOURCE, "--temperature", "2", "--num-hypotheses", "3")
+    assert (status, several.count(b"\n")) == (0, 9)
+
+
+def test_given_translations_are_scored(translate, checkpoint, tmp_path, capsys):
+    references = ["A girl.", "", "Two dogs play."]
+    path = tmp_path / "references"
+    path.write_text("\n".join(references), encoding="utf-8")
+    status, written = translate(SOURCE, "--score", str(path), "--chunk-size", "2")
+    scores = Translator.from_checkpoint(checkpoint).score(zip(TEXT, references, strict=True))
+    rows = [tuple(map(float, line.split("\t"))) for line in written.decode().split("\n")[:-1]]
+    assert status == 0
+    for row, score in zip(rows, scores, strict=True):
+        assert row == pytest.approx((score.log_prob, score.perplexity), rel=1e-4)
+    total, num_tokens = sum(s.log_prob for s in scores), sum(len(s.tokens) for s in scores)
+    error = capsys.readouterr().err
+    assert f"3 translations, {num_tokens} tokens" in error
+    assert f"perplexity {math.exp(-total / num_tokens):.2f}" in error
+
+
+@pytest.mark.parametrize("lines", [2, 4])
+@pytest.mark.parametrize("option", ["--score", "--prefix"])
+def test_a_second_file_has_as_many_lines(translate, tmp_path, capsys, option, lines):
+    path = tmp_path / "second"
+    path.write_bytes(b"Ein\n" * lines)
+    assert translate(SOURCE, option, str(path))[0] == 1
+    error = capsys.readouterr().err
+    name = {"--score": "translations", "--prefix": "prefixes"}[option]
+    expected = ("only 2 " + name) if lines == 2 else "only 3 sources"
+    assert error.startswith("nmt-translate: error: There are ")
+    assert expected in error
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_translates_every_line(translate, precision):
+    status, written = translate(SOURCE, "--precision", precision)
+    assert (status, written.count(b"\n")) == (0, 3)
+
+
+class Terminal(io.TextIOWrapper):
+    """A stream that says it is a terminal."""
+
+    def __init__(self, buffer):
+        super().__init__(buffer, encoding="utf-8")
+
+    def isatty(self):
+        return True
+
+
+class TerminalBytes(io.BytesIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_is_asked_for_each_line_and_answered_at_once(
+    translate, expected, monkeypatch, capsys, checkpoint
+):
+    """(case 97)."""
+    flushed = []
+
+    class Answers(io.BytesIO):
+        def flush(self):
+            flushed.append(self.getvalue())
+
+    monkeypatch.setattr(sys, "stdin", Terminal(TerminalBytes(SOURCE)))
+    answers = io.TextIOWrapper(Answers())
+    monkeypatch.setattr(sys, "stdout", answers)
+    assert main([checkpoint]) == 0
+    assert flushed[:3] == [as_file(expected[:n]) for n in (1, 2, 3)]
+    assert capsys.readouterr().err == "> > > > \n"
+
+
+def test_progress_is_shown_on_a_terminal_only(translate, expected, monkeypatch, capsys):
+    assert translate(SOURCE) == (0, as_file(expected))
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
+    assert translate(SOURCE) == (0, as_file(expected))
+    assert "3 lines" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--beam-size", "0"], "beam_size is 0"),
+        (["--top-p", "2"], "top_p is 2"),
+        (["--temperature", "0"], "temperature is 0"),
+        (["--top-k", "5", "--beam-size", "3"], "--top-k samples and --beam-size searches"),
+        (["--score", "x", "--beam-size", "3"], "--beam-size has no meaning with --score"),
+        (["--score", "no-such-file"], "no-such-file cannot be opened"),
+        (["--prefix", "no-such-file"], "no-such-file cannot be opened"),
+        (["--precision", "fp8"], "precision is 'fp8'"),
         (["--max-length", "-2"], "max_length is -2"),
         (["--num-hypotheses", "9"], "num_hypotheses is 9"),
         (["--batch-tokens", "0"], "batch_tokens is 0"),

@@ -10,7 +10,7 @@ _AVAILABLE = {
     *("checkpoint", "engine", "input", "output", "device", "threads"),
     *("beam_size", "length_penalty", "num_hypotheses"),
     *("max_length", "max_length_ratio", "min_length", "max_source_length"),
-    *("batch_tokens", "chunk_size"),
+    *("batch_tokens", "chunk_size", "first_line"),
 }
 
 

@@ -37,7 +37,7 @@ def translate_share(
         translate: What translates `options.input` into `options.output`.
 
     Raises:
-        ValueError: Input or output is no file.
+        ValueError: Input or output is no file, or there is a second file of lines.
     """
     import torch
 
@@ -46,6 +46,12 @@ def translate_share(
             "several processes cannot share standard input or output: give --input FILE and "
             "--output FILE."
         )
+    for name in ("prefix", "score"):
+        if getattr(options, name) is not None:
+            raise ValueError(
+                f"several processes cannot share the lines of --{name} {getattr(options, name)}: "
+                "start one process."
+            )
     rank, world = rank_and_ranks()
     meeting_point = MeetingPoint("translate")
     source, target = Path(options.input), Path(options.output)

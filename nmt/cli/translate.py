@@ -8,9 +8,16 @@ One line in, one line out, in order. The format, whatever the locale:
 * A blank line stays blank.
 * With `--num-hypotheses N`, N > 1, up to N lines for every input line, best first:
   line number (from 1), TAB, score, TAB, translation.
+* With `--alignment`, TAB and the links after each translation: `source-target` pairs from 0.
+* With `--score FILE` each line is the natural logarithm of p(translation | source), TAB, the
+  perplexity of a token.
 
-Nothing but translations goes to standard output; warnings and errors go to standard error. Exit
-status: 0 when every line was translated, 1 when not, 2 for a usage error.
+The score is log p / length^penalty, where length counts tokens and EOS: CTranslate2's formula.
+
+Nothing else goes to standard output; warnings, errors, progress (where standard error is a
+terminal) and the total of `--score` go to standard error. Where standard input is a terminal each
+line is answered at once. Exit status: 0 when every line was translated, 1 when not, 2 for a usage
+error.
 """
 
 from __future__ import annotations
@@ -23,25 +30,25 @@ import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, fields, replace
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 from nmt.cli.sharding import launched, translate_share
+from nmt.cli.translate_options import PROGRAM, parser, refuse_with_score, search_for
+from nmt.translation import Translation, pharaoh
 
 if TYPE_CHECKING:
-    from nmt.decoding.hypothesis import Search
     from nmt.export.engine import ExportedTranslator
-    from nmt.translator import Translation, Translator
+    from nmt.scoring import TranslationScore
+    from nmt.translator import Translator
 
-_PROGRAM = "nmt-translate"
 _BOM = b"\xef\xbb\xbf"
 logger = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the program; returns its exit status."""
-    options = _parser().parse_args(argv)
-    logging.basicConfig(stream=sys.stderr, format=f"{_PROGRAM}: %(message)s")
+    options = parser().parse_args(argv)
+    logging.basicConfig(stream=sys.stderr, format=f"{PROGRAM}: %(message)s")
     try:
         if launched():
             translate_share(options, _run)
@@ -55,41 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 128 + 2
     except (ValueError, OSError, EOFError, zlib.error) as error:
-        print(f"{_PROGRAM}: error: {error}", file=sys.stderr)
+        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=_PROGRAM,
-        description="Translates lines of text: one line in, one line out, in order, UTF-8.",
-    )
-    add = parser.add_argument
-    add("checkpoint", metavar="CHECKPOINT", help="a .ckpt file written by training")
-    add("--input", metavar="FILE", help="text to translate, .gz too (default: standard input)")
-    add("--output", metavar="FILE", help="where translations go (default: standard output)")
-    add("--beam-size", type=int, metavar="N", help="1 is greedy search (default: as trained)")
-    add("--length-penalty", type=float, metavar="X", help="score = log p / length^X")
-    add("--num-hypotheses", type=int, metavar="N", help="alternatives for every line")
-    add("--max-length", type=int, metavar="N", help="most target tokens of a line")
-    add("--max-length-ratio", type=float, metavar="X", help="the same for each source token (+10)")
-    add("--min-length", type=int, metavar="N", help="fewest target tokens of a line")
-    add("--max-source-length", type=int, default=1024, metavar="N", help="cut longer lines")
-    add("--batch-tokens", type=int, default=4096, metavar="N", help="source tokens in a batch")
-    add(
-        "--chunk-size", type=int, default=2048, metavar="N", help="lines read ahead (default: 2048)"
-    )
-    add(
-        "--engine",
-        choices=("torch", "ctranslate2"),
-        default="torch",
-        help="ctranslate2: CHECKPOINT is a folder that scripts/export_ctranslate2.py wrote",
-    )
-    add("--device", default="auto", help="cpu, cuda, cuda:1, ... or auto (default)")
-    add("--threads", type=int, metavar="N", help="CPU threads")
-    parser.set_defaults(first_line=1)
-    return parser
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -103,18 +78,21 @@ def _run(options: argparse.Namespace) -> None:
     with contextlib.ExitStack() as stack:
         source = _open_input(options.input, stack)
         interactive = options.chunk_size == 1 or source.isatty()
+        if options.score is not None:
+            refuse_with_score(options)
         translator = _translator(options)
-        translations = translator.stream(
-            read_lines(source, first=options.first_line),
-            search=search_for(translator.search, options),
-            batch_tokens=options.batch_tokens,
-            max_source_length=options.max_source_length,
-            chunk_size=1 if interactive else options.chunk_size,
+        lines = read_lines(
+            prompted(source) if source.isatty() else source, first=options.first_line
         )
+        if options.score is not None:
+            found = score(cast("Translator", translator), lines, options, stack)
+        else:
+            found = translate(translator, lines, options, stack, at_once=interactive)
         target = _open_output(options, stack)
-        for number, translation in enumerate(translations, options.first_line):
-            for line in output_lines(translation, number, options.num_hypotheses):
-                target.write(line.encode("utf-8") + b"\n")
+        if sys.stderr.isatty() and not interactive and not target.isatty():
+            found = with_progress(found)
+        for line in found:
+            target.write(line)
             if interactive:
                 target.flush()
         target.flush()
@@ -124,29 +102,116 @@ def _translator(options: argparse.Namespace) -> Translator | ExportedTranslator:
     if options.engine == "ctranslate2":
         from nmt.cli.exported import open_exported
 
-        return open_exported(options, _parser())
+        return open_exported(options, parser())
     from nmt.translator import Translator
 
-    return Translator.from_checkpoint(options.checkpoint, device=options.device)
+    return Translator.from_checkpoint(
+        options.checkpoint, device=options.device, precision=options.precision
+    )
 
 
-def search_for(search: Any, options: argparse.Namespace) -> Search:
-    """Returns the search of a checkpoint, changed as the options say.
+def translate(
+    translator: Translator | ExportedTranslator,
+    lines: Iterable[str],
+    options: argparse.Namespace,
+    stack: contextlib.ExitStack,
+    *,
+    at_once: bool,
+) -> Iterator[bytes]:
+    """Returns what is printed for each input line, as they come.
+
+    Args:
+        translator: A loaded model.
+        lines: The input.
+        options: Of the program.
+        stack: Closes the file of prefixes.
+        at_once: Answer each line before the next one is read.
 
     Raises:
-        ValueError: An option is out of range.
+        ValueError: An option is out of range, or as `Translator.stream`.
     """
-    from nmt.decoding.beam import BeamSearch
+    more: dict[str, Any] = {}  # what not every engine has
+    if options.prefix is not None:
+        more["prefixes"] = read_lines(_open(options.prefix, "rb", stack))
+    if options.alignment is not None:
+        more["alignment"] = options.alignment
+    translations = translator.stream(
+        lines,
+        search=search_for(translator.search, options),
+        batch_tokens=options.batch_tokens,
+        max_source_length=options.max_source_length,
+        chunk_size=1 if at_once else options.chunk_size,
+        **more,
+    )
+    return (
+        "".join(
+            line + "\n" for line in output_lines(translation, number, options.num_hypotheses)
+        ).encode("utf-8")
+        for number, translation in enumerate(translations, options.first_line)
+    )
 
-    given = {
-        field.name: getattr(options, field.name)
-        for field in fields(BeamSearch)
-        if getattr(options, field.name) is not None
-    }
-    if given.keys() <= {field.name for field in fields(search)}:
-        changed: Search = replace(search, **given)
-        return changed
-    return BeamSearch(**{**asdict(search), **given})
+
+def score(
+    translator: Translator,
+    lines: Iterable[str],
+    options: argparse.Namespace,
+    stack: contextlib.ExitStack,
+) -> Iterator[bytes]:
+    """Returns the score of each given translation as it is printed; ends with the total on stderr.
+
+    Raises:
+        ValueError: There are more or fewer translations than lines, or as
+            `Translator.stream_scores`.
+    """
+    from nmt.source_batches import paired
+
+    translations = read_lines(_open(options.score, "rb", stack))
+    return _score_lines(
+        translator.stream_scores(
+            paired(lines, translations, "translations"),
+            batch_tokens=options.batch_tokens,
+            chunk_size=options.chunk_size,
+        )
+    )
+
+
+def _score_lines(scores: Iterable[TranslationScore]) -> Iterator[bytes]:
+    from nmt.scoring import perplexity
+
+    log_prob, num_tokens, num_pairs = 0.0, 0, 0
+    for one in scores:
+        log_prob += one.log_prob
+        num_tokens += len(one.tokens)
+        num_pairs += 1
+        yield f"{one.log_prob:.6f}\t{one.perplexity:.6f}\n".encode()
+    if num_pairs:
+        print(
+            f"{PROGRAM}: {num_pairs} translations, {num_tokens} tokens, log-probability "
+            f"{log_prob:.4f}, perplexity {perplexity(log_prob, num_tokens):.4f}",
+            file=sys.stderr,
+        )
+
+
+def with_progress(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Passes lines on and counts them on standard error."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.completed} lines"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        yield from progress.track(lines, total=None)
+
+
+def prompted(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Asks for each line on standard error."""
+    lines = iter(lines)
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        line = next(lines, None)
+        if line is None:
+            print(file=sys.stderr)
+            return
+        yield line
 
 
 def read_lines(stream: Iterable[bytes], *, first: int = 1) -> Iterator[str]:
@@ -181,9 +246,17 @@ def output_lines(translation: Translation, number: int, num_hypotheses: int | No
         number: Of that line, from 1.
         num_hypotheses: As asked for; None or 1 prints the translation alone.
     """
+    alternatives = translation.alternatives
+    lines = [
+        best.text if best.alignment is None else f"{best.text}\t{pharaoh(best.alignment)}"
+        for best in alternatives
+    ]
     if num_hypotheses is None or num_hypotheses == 1:
-        return [translation.text]
-    return [f"{number}\t{best.score:.6f}\t{best.text}" for best in translation.alternatives]
+        return lines[:1]
+    return [
+        f"{number}\t{best.score:.6f}\t{line}"
+        for best, line in zip(alternatives, lines, strict=True)
+    ]
 
 
 def _open_input(path: str | None, stack: contextlib.ExitStack) -> IO[bytes]:

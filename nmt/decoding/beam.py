@@ -22,17 +22,16 @@ import torch
 from torch import Tensor
 
 from nmt.decoding.best_list import BestList, take
+from nmt.decoding.constraints import Constraints
 from nmt.decoding.hypothesis import (
     Hypothesis,
     check_at_least,
     check_finite,
     check_limits,
-    length_limits,
-    never_emitted,
-    next_log_probs,
     penalised,
     sentences_to_keep,
 )
+from nmt.decoding.next_tokens import NextTokens
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.special_tokens import BOS, EOS
 
@@ -82,23 +81,22 @@ class BeamSearch:
         source_mask: Tensor | None,
         *,
         forbidden_ids: Sequence[int] = (),
+        prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Translates a batch; see `nmt.decoding.hypothesis.Search`."""
         if not len(source):
             return []
-        device = source.device
-        never = never_emitted(forbidden_ids, and_eos=False, device=device)
-        not_yet = never_emitted(forbidden_ids, and_eos=True, device=device)
-        finished = BestList(len(source), self.num_hypotheses, device)
-        cut = BestList(len(source), self.num_hypotheses, device)
-        beam = _first_beam(length_limits(self, source, source_mask))
+        constraints = Constraints(
+            self, source, source_mask, forbidden_ids=forbidden_ids, prefixes=prefixes
+        )
+        finished = BestList(len(source), self.num_hypotheses, source.device)
+        cut = BestList(len(source), self.num_hypotheses, source.device)
+        beam = _first_beam(constraints.limits)
         state = model.start(source, source_mask)
         while True:
             logits, state = model.step(beam.prefixes[..., -1].reshape(-1, 1), state)
-            token_log_probs = next_log_probs(
-                logits, not_yet if beam.length < self.min_length else never
-            )
-            longer, parents = _best_extensions(beam, token_log_probs, self.beam_size)
+            next_tokens = constraints.next_tokens(logits, beam.sentences, beam.length)
+            longer, parents = _best_extensions(beam, next_tokens, self.beam_size)
             longer = self._freeze(beam, longer, parents, finished, cut)
             done = self._attainable(longer) <= finished.scores[longer.sentences, -1]
             done |= longer.limits < longer.length  # though a model that gives NaN is never done
@@ -124,13 +122,16 @@ class BeamSearch:
             finished: Takes those that end in EOS.
             cut: Takes those of `beam` that are at their limit and did not end.
         """
+        if beam.length < self.min_length:  # then nothing ends
+            return longer
         ended = longer.prefixes[..., -1] == EOS
         self._list(finished, longer, ended)
+        if beam.length < beam.lowest_limit:
+            return longer.without(ended)
         at_limit = (beam.limits == beam.length).unsqueeze(-1)
-        if at_limit.any():
-            possible = (ended & longer.log_probs.isfinite()).float()
-            num_ended = torch.zeros_like(beam.log_probs).scatter_add(1, parents, possible)
-            self._list(cut, beam, at_limit & (num_ended == 0))
+        possible = (ended & longer.log_probs.isfinite()).float()
+        num_ended = torch.zeros_like(beam.log_probs).scatter_add(1, parents, possible)
+        self._list(cut, beam, at_limit & (num_ended == 0))
         return longer.without(ended | at_limit)
 
     def _list(self, best: BestList, beam: _Beam, which: Tensor) -> None:
@@ -152,12 +153,14 @@ class _Beam:
     Attributes:
         sentences: (B,) int64, which sentences these are.
         limits: (B,) int64, tokens that they may have, EOS aside.
+        lowest_limit: The lowest of the limits, known to the host.
         prefixes: (B, beam, 1 + length) int64, BOS and the tokens.
         log_probs: (B, beam) float32, -inf where there is no live hypothesis.
     """
 
     sentences: Tensor
     limits: Tensor
+    lowest_limit: int
     prefixes: Tensor
     log_probs: Tensor
 
@@ -173,8 +176,13 @@ class _Beam:
         """Keeps only some sentences; None keeps all."""
         if rows is None:
             return self
+        limits = self.limits[rows]
         return _Beam(
-            self.sentences[rows], self.limits[rows], self.prefixes[rows], self.log_probs[rows]
+            self.sentences[rows],
+            limits,
+            int(limits.min()),
+            self.prefixes[rows],
+            self.log_probs[rows],
         )
 
 
@@ -182,25 +190,30 @@ def _first_beam(limits: Tensor) -> _Beam:
     """Returns one hypothesis without tokens for each sentence."""
     prefixes = torch.full((len(limits), 1, 1), BOS, device=limits.device)
     log_probs = torch.zeros((len(limits), 1), device=limits.device)
-    return _Beam(torch.arange(len(limits), device=limits.device), limits, prefixes, log_probs)
+    sentences = torch.arange(len(limits), device=limits.device)
+    return _Beam(sentences, limits, int(limits.min()), prefixes, log_probs)
 
 
-def _best_extensions(beam: _Beam, token_log_probs: Tensor, beam_size: int) -> tuple[_Beam, Tensor]:
+def _best_extensions(beam: _Beam, next_tokens: NextTokens, beam_size: int) -> tuple[_Beam, Tensor]:
     """Chooses the most probable one-token extensions of each sentence's hypotheses.
+
+    They are among the `beam_size` best of each hypothesis.
 
     Args:
         beam: The hypotheses.
-        token_log_probs: (B * beam, V), log p of the next token.
+        next_tokens: Of them all.
         beam_size: How many to choose, as far as there are that many.
 
     Returns:
         The extensions, most probable first, and the place of each one's parent (B, beam').
     """
-    num_sentences, vocab_size = len(beam.sentences), token_log_probs.shape[-1]
-    log_probs = token_log_probs + beam.log_probs.reshape(-1, 1)
-    log_probs = log_probs.view(num_sentences, -1)
+    num_sentences = len(beam.sentences)
+    count = min(beam_size, next_tokens.logits.shape[-1])
+    token_log_probs, ids = next_tokens.best(count)
+    log_probs = (token_log_probs + beam.log_probs.reshape(-1, 1)).view(num_sentences, -1)
     log_probs, chosen = log_probs.topk(min(beam_size, log_probs.shape[-1]), -1)
-    parents, tokens = chosen // vocab_size, chosen % vocab_size
+    parents = chosen // count
+    tokens = ids.view(num_sentences, -1).gather(1, chosen)
     prefixes = torch.cat([take(beam.prefixes, parents), tokens.unsqueeze(-1)], -1)
     return replace(beam, prefixes=prefixes, log_probs=log_probs), parents
 

@@ -39,8 +39,6 @@ class BestList:
             log_probs: (B', beam).
             scores: (B', beam).
         """
-        if (scores == -math.inf).all():
-            return
         missing = prefixes.shape[-1] - self._prefixes.shape[-1]
         self._prefixes = F.pad(self._prefixes, (0, missing), value=PAD)
         all_scores = torch.cat([self.scores[sentences], scores], 1)

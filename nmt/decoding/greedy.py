@@ -8,17 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nmt.decoding.hypothesis import (
-    Hypothesis,
-    check_limits,
-    length_limits,
-    never_emitted,
-    next_log_probs,
-    penalised,
-    sentences_to_keep,
-)
+from nmt.decoding.constraints import Constraints
+from nmt.decoding.hypothesis import Hypothesis, check_limits
+from nmt.decoding.next_tokens import NextTokens
+from nmt.decoding.roll_out import roll_out
 from nmt.models.encoder_decoder import EncoderDecoder
-from nmt.special_tokens import BOS, EOS, PAD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,53 +46,16 @@ class GreedySearch:
         source_mask: Tensor | None,
         *,
         forbidden_ids: Sequence[int] = (),
+        prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Translates a batch; see `nmt.decoding.hypothesis.Search`."""
-        device, num_sentences = source.device, len(source)
-        never = never_emitted(forbidden_ids, and_eos=False, device=device)
-        not_yet = never_emitted(forbidden_ids, and_eos=True, device=device)
-        limits = length_limits(self, source, source_mask)
-        log_probs = torch.zeros(num_sentences, device=device)
-        chosen: list[tuple[Tensor, Tensor]] = []  # of every step: sentences, their tokens
-        sentences = torch.arange(num_sentences, device=device)  # those still in the batch
-        done = torch.zeros(num_sentences, dtype=torch.bool, device=device)
-        tokens = torch.full((num_sentences,), BOS, device=device)
-        state = model.start(source, source_mask) if num_sentences else None
-        while len(sentences):
-            logits, state = model.step(tokens[:, None], state)
-            forbidden = not_yet if len(chosen) < self.min_length else never
-            best, tokens = next_log_probs(logits, forbidden).max(-1)
-            cut = (limits == len(chosen)) & (tokens != EOS)
-            idle = done | cut
-            log_probs[sentences] += best.masked_fill(idle, 0.0)
-            chosen.append((sentences, tokens.masked_fill(idle, PAD)))
-            done = idle | (tokens == EOS)
-            keep = sentences_to_keep(done)
-            if keep is not None:
-                state = state.select(keep) if len(keep) else None
-                sentences, tokens, limits = sentences[keep], tokens[keep], limits[keep]
-                done = done[keep]
-        return _hypotheses(log_probs, chosen)
+        constraints = Constraints(
+            self, source, source_mask, forbidden_ids=forbidden_ids, prefixes=prefixes
+        )
+        state = model.start(source, source_mask) if len(source) else None
+        return roll_out(model, state, constraints, _most_probable, num_rows=1)
 
 
-def _hypotheses(
-    log_probs: Tensor, chosen: Sequence[tuple[Tensor, Tensor]]
-) -> list[list[Hypothesis]]:
-    """Collects the tokens that each step chose for each sentence."""
-    table = log_probs.new_full((len(log_probs), len(chosen)), PAD, dtype=torch.long)
-    for position, (sentences, tokens) in enumerate(chosen):
-        table[sentences, position] = tokens
-    lengths = (table != PAD).sum(-1)
-    scores = penalised(log_probs, lengths, 1.0)
-    answers = zip(
-        table.tolist(), lengths.tolist(), scores.tolist(), log_probs.tolist(), strict=True
-    )
-    return [
-        [_hypothesis(tokens[:length], score, log_prob)]
-        for tokens, length, score, log_prob in answers
-    ]
-
-
-def _hypothesis(tokens: Sequence[int], score: float, log_prob: float) -> Hypothesis:
-    finished = tokens[-1] == EOS
-    return Hypothesis(tuple(tokens[:-1] if finished else tokens), score, log_prob, finished)
+def _most_probable(next_tokens: NextTokens, rows: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    log_probs, tokens = next_tokens.best(1)
+    return log_probs.squeeze(-1), tokens.squeeze(-1)

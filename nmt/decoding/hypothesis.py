@@ -1,6 +1,6 @@
 """What every search shares: the answer, the call, the score and the length limit.
 
-Definitions, the same for greedy and beam search:
+Definitions, the same for all of them:
 
 * The **log-probability** of a hypothesis is the sum of the model's log-probabilities of its tokens,
   EOS included: what teacher forcing gives for the same tokens. Forbidden ids are never chosen, but
@@ -14,6 +14,8 @@ Definitions, the same for greedy and beam search:
   on the sentence alone. A hypothesis that has that many tokens may only end; if the search does not
   choose EOS then, it is *cut*: kept as it is, `finished=False`, and returned only where not enough
   hypotheses finished.
+* A **prefix** is part of its hypotheses: of their tokens, length, log-probability and score. It may
+  hold forbidden ids, and where it is longer than the limit, the limit is its length.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class Hypothesis:
 
 
 class Search(Protocol):
-    """A way to find translations; `GreedySearch` and `BeamSearch` are the two there are."""
+    """A way to find translations: `GreedySearch`, `BeamSearch` or `Sampling`."""
 
     def __call__(
         self,
@@ -59,6 +61,7 @@ class Search(Protocol):
         source_mask: Tensor | None,
         *,
         forbidden_ids: Sequence[int] = (),
+        prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Translates a batch; the model stays in the mode (train or eval) it is in.
 
@@ -67,6 +70,8 @@ class Search(Protocol):
             source: (B, S) int64, as `EncoderDecoder.start` takes it.
             source_mask: (B, S) bool, true where there is a token; None when nothing is padded.
             forbidden_ids: Ids never to emit, besides PAD, UNK and BOS, which never are.
+            prefixes: The tokens that the hypotheses of each sentence begin with, of any lengths,
+                without special ids; None for no prefixes.
 
         Returns:
             For each sentence, in the order given, its hypotheses, best first.
@@ -104,12 +109,7 @@ def check_limits(search: LengthLimited) -> None:
             f"min_length is {search.min_length}, but it must not exceed max_length, "
             f"{search.max_length}."
         )
-    ratio = search.max_length_ratio
-    if not (_is_number(ratio) and 0 < ratio < math.inf):
-        raise ValueError(
-            f"max_length_ratio is {ratio!r}, but it must be a positive number "
-            "(target tokens for each source token)."
-        )
+    check_positive("max_length_ratio", search.max_length_ratio)
 
 
 def check_at_least(name: str, value: int, minimum: int) -> None:
@@ -122,6 +122,12 @@ def check_finite(name: str, value: float) -> None:
     """Raises ValueError unless `value` is a finite number."""
     if not (_is_number(value) and math.isfinite(value)):
         raise ValueError(f"{name} is {value!r}, but it must be a finite number.")
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raises ValueError unless `value` is a finite number above 0."""
+    if not (_is_number(value) and 0 < value < math.inf):
+        raise ValueError(f"{name} is {value!r}, but it must be a positive number.")
 
 
 def _is_number(value: object) -> bool:
@@ -151,7 +157,7 @@ def penalised(log_probs: Tensor, length: int | Tensor, length_penalty: float) ->
 
 
 def never_emitted(forbidden_ids: Sequence[int], *, and_eos: bool, device: torch.device) -> Tensor:
-    """Returns the ids that a step may not choose, as an index for `next_log_probs`.
+    """Returns the ids that a step may not choose, (F,) int64.
 
     Raises:
         ValueError: EOS is among the forbidden ids, so that no hypothesis could end.
@@ -160,25 +166,6 @@ def never_emitted(forbidden_ids: Sequence[int], *, and_eos: bool, device: torch.
         raise ValueError(f"forbidden_ids holds {EOS}, EOS, without which no hypothesis can end.")
     ids = {PAD, UNK, BOS, *forbidden_ids} | ({EOS} if and_eos else set())
     return torch.tensor(sorted(ids), device=device)
-
-
-def next_log_probs(logits: Tensor, forbidden: Tensor) -> Tensor:
-    """Returns log p of each possible next token, -inf where forbidden: (N, V) float32.
-
-    Args:
-        logits: (N, T, V) of any float type; the last of the T is used.
-        forbidden: ids from `never_emitted`.
-
-    Raises:
-        ValueError: No token is left to choose.
-    """
-    if len(forbidden) >= logits.shape[-1]:
-        raise ValueError(
-            f"All {logits.shape[-1]} ids of the vocabulary are forbidden at a step: "
-            "allow at least one besides EOS."
-        )
-    log_probs = logits[:, -1].float().log_softmax(-1)
-    return log_probs.index_fill_(-1, forbidden, -math.inf)
 
 
 def sentences_to_keep(done: Tensor) -> Tensor | None:
@@ -192,7 +179,7 @@ def sentences_to_keep(done: Tensor) -> Tensor | None:
     Returns:
         The rows that stay, (B',) int64, empty when all are done; None while all should stay.
     """
-    num_done = int(done.sum())
+    num_done = int(done.sum())  # the one value of a step that the host waits for
     if 4 * num_done < len(done) or num_done == 0:
         return None
     return (~done).nonzero().squeeze(-1)

@@ -83,9 +83,7 @@ def draw_train_by_length(results: Results) -> Figure:
             look = LineStyle(style.colour, style.marker, dashes)
             draw_band(axes, xs, values, look, f"{label}, {suffix}")
     finish_lengths(axes, results, ranges, "BLEU")
-    figure.legend(
-        loc="outside lower center", ncols=2, frameon=False, fontsize=9, handlelength=4
-    )
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9, handlelength=4)
     return figure
 
 

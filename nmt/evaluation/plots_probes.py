@@ -45,9 +45,7 @@ def draw_joined(results: Results) -> Figure:
     axes.set_xlabel(f"mean input length ({unit}s) / sentences joined", color=INK)
     _finish_scores(axes)
     _mark_longest(axes, results, xs)
-    figure.legend(
-        loc="outside lower center", ncols=2, frameon=False, fontsize=9, handlelength=4
-    )
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9, handlelength=4)
     return figure
 
 

@@ -91,6 +91,8 @@ def dot_product_attention(
         (B, H, T, d).
     """
     groups = query.shape[1] // keys.shape[1]
+    if groups > 1 and query.shape[2] == 1 and (mask is None or mask.shape[-3] == 1):
+        return shared_attention(query, keys, values, mask=mask, dropout=dropout)
     if groups > 1 and mask is not None and keys.is_cuda:
         # No fused CUDA kernel takes a mask and unequal head counts: it would be the slow one.
         keys = keys.repeat_interleave(groups, dim=1)
@@ -104,6 +106,36 @@ def dot_product_attention(
         is_causal=causal,
         enable_gqa=query.shape[1] != keys.shape[1],
     )
+
+
+def shared_attention(
+    query: Tensor, keys: Tensor, values: Tensor, *, mask: Tensor | None, dropout: float
+) -> Tensor:
+    """Returns what `dot_product_attention` does where all queries see the same keys.
+
+    The queries that share a head of keys, those of its group and of the hypotheses of a sentence,
+    become the rows of one product: no key is copied or read twice.
+
+    Args:
+        query: (B c, H, T, d), c neighbouring rows for each row of the keys.
+        keys: (B, K, S, d); K divides H.
+        values: (B, K, S, d).
+        mask: bool, broadcast to (B, K, 1, S), or None.
+        dropout: rate on the weights.
+
+    Returns:
+        (B c, H, T, d).
+    """
+    num_rows, num_heads, num_new, head_width = query.shape
+    num_sentences, num_kv_heads = keys.shape[:2]
+    copies, groups = num_rows // num_sentences, num_heads // num_kv_heads
+    folded = query.reshape(num_sentences, copies, num_kv_heads, groups * num_new, head_width)
+    folded = folded.transpose(1, 2).flatten(2, 3)  # (B, K, c G T, d)
+    heads = F.scaled_dot_product_attention(
+        folded, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=False
+    )
+    heads = heads.view(num_sentences, num_kv_heads, copies, groups * num_new, head_width)
+    return heads.transpose(1, 2).reshape(query.shape)
 
 
 def split_heads(x: Tensor, head_width: int) -> Tensor:
@@ -176,9 +208,13 @@ class CrossAttention(nn.Module):
     def forward(
         self, query: Tensor, keys: Tensor, values: Tensor, *, mask: Tensor | None
     ) -> Tensor:
-        """Returns what the heads read, (B, T, D); arguments as in `dot_product_attention`."""
+        """Returns what the heads read, (B, T, D); arguments as in `dot_product_attention`.
+
+        There may be several neighbouring rows of the query for each row of the keys.
+        """
         rate = self.dropout if self.training else 0.0
-        heads = dot_product_attention(query, keys, values, mask=mask, dropout=rate)
+        attend = dot_product_attention if len(query) == len(keys) else shared_attention
+        heads = attend(query, keys, values, mask=mask, dropout=rate)
         output: Tensor = self.output(merge_heads(heads))
         return output
 

@@ -101,7 +101,8 @@ class EncoderDecoder(nn.Module, ABC):
             state: what `start` or the last `step` returned, N rows.
 
         Returns:
-            The logits (N, T, V) of the token that follows each given one, and the new state.
+            The logits (N, T, V) of the token that follows each given one, and the new state. The
+            logits are the caller's own: a search overwrites them.
         """
 
     @abstractmethod

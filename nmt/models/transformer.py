@@ -30,13 +30,15 @@ class TransformerState(State):
 
     Attributes:
         past: of the target tokens read so far; None before the first.
-        memory: of the source, (N, K, S, d) each.
-        memory_mask: (N, 1, 1, S) bool, true where there is a token, or None.
+        memory: of the source, (N / copies, K, S, d) each.
+        memory_mask: (N / copies, 1, 1, S) bool, true where there is a token, or None.
+        copies: neighbouring rows that translate one sentence and share its memory.
     """
 
     past: tuple[KeyValueCache | None, ...]
     memory: tuple[tuple[Tensor, Tensor], ...]
     memory_mask: Tensor | None
+    copies: int = 1
 
     @property
     def num_past(self) -> int:
@@ -44,10 +46,15 @@ class TransformerState(State):
         return self.past[0].length if self.past[0] is not None else 0
 
     def select(self, rows: Tensor) -> Self:
-        """Repeats or drops sentences (see `State`)."""
-        memory = tuple((k.index_select(0, rows), v.index_select(0, rows)) for k, v in self.memory)
-        mask = None if self.memory_mask is None else self.memory_mask.index_select(0, rows)
-        return replace(self.reorder(rows), memory=memory, memory_mask=mask)
+        """Repeats or drops sentences (see `State`); the memory of neighbours is kept once."""
+        sentences = rows // self.copies
+        kept, counts = torch.unique_consecutive(sentences, return_counts=True)
+        copies = len(rows) // max(1, len(kept))
+        if bool((counts != copies).any()):
+            kept, copies = sentences, 1
+        memory = tuple((k.index_select(0, kept), v.index_select(0, kept)) for k, v in self.memory)
+        mask = None if self.memory_mask is None else self.memory_mask.index_select(0, kept)
+        return replace(self.reorder(rows), memory=memory, memory_mask=mask, copies=copies)
 
     def reorder(self, rows: Tensor) -> Self:
         """Permutes rows of the same sentence (see `State`)."""

@@ -1,0 +1,137 @@
+"""Sampling: tokens drawn at random, as the model's probabilities have it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nmt.decoding.constraints import Constraints
+from nmt.decoding.hypothesis import (
+    Hypothesis,
+    check_at_least,
+    check_limits,
+    check_positive,
+)
+from nmt.decoding.next_tokens import NextTokens
+from nmt.decoding.roll_out import roll_out
+from nmt.models.encoder_decoder import EncoderDecoder
+from nmt.special_tokens import PAD
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """Draws hypotheses for each sentence, independent of each other, and ranks them.
+
+    The random numbers of a sentence are made from `seed` and its tokens alone: they do not depend
+    on its batch or its place in a file, and the same sentence has the same translations. The score
+    is the mean log-probability per token under the model itself, whatever the temperature.
+    Definitions of length, limit and score: `nmt.decoding.hypothesis`.
+
+    Attributes:
+        temperature: Logits are divided by it: below 1 more certain, above 1 more varied.
+        top_k: Only so many most probable tokens are drawn from (Fan et al. 2018); null: all.
+        top_p: Of these only the fewest whose probabilities add up to it (Holtzman et al. 2020).
+        seed: Another seed gives other translations.
+        num_hypotheses: How many to draw, best first; equal ones are kept.
+        max_length: Most tokens of a hypothesis, EOS not counted.
+        max_length_ratio: Target tokens allowed for each source token (plus 10).
+        min_length: EOS is not chosen before this many tokens.
+
+    Raises:
+        ValueError: A value is out of its range.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    seed: int = 1
+    num_hypotheses: int = 1
+    max_length: int = 256
+    max_length_ratio: float = 2.0
+    min_length: int = 0
+
+    def __post_init__(self) -> None:
+        check_positive("temperature", self.temperature)
+        if self.top_k is not None:
+            check_at_least("top_k", self.top_k, 1)
+        check_positive("top_p", self.top_p)
+        if self.top_p > 1:
+            raise ValueError(f"top_p is {self.top_p}, but it must be a share, at most 1.")
+        check_at_least("seed", self.seed, 0)
+        check_at_least("num_hypotheses", self.num_hypotheses, 1)
+        check_limits(self)
+
+    @torch.inference_mode()
+    def __call__(
+        self,
+        model: EncoderDecoder,
+        source: Tensor,
+        source_mask: Tensor | None,
+        *,
+        forbidden_ids: Sequence[int] = (),
+        prefixes: Sequence[Sequence[int]] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Translates a batch; see `nmt.decoding.hypothesis.Search`."""
+        if not len(source):
+            return []
+        constraints = Constraints(
+            self, source, source_mask, forbidden_ids=forbidden_ids, prefixes=prefixes
+        )
+        uniform = self._uniform(source, constraints.limits)
+        state = model.start(source, source_mask)
+        rows = torch.arange(len(source), device=source.device)
+        state = state.select(rows.repeat_interleave(self.num_hypotheses))
+
+        def choose(next_tokens: NextTokens, rows: Tensor, length: int) -> tuple[Tensor, Tensor]:
+            return self._draw(next_tokens.log_probs(), uniform[rows, length])
+
+        drawn = roll_out(model, state, constraints, choose, num_rows=self.num_hypotheses)
+        return [sorted(hypotheses, key=_rank) for hypotheses in drawn]
+
+    def _uniform(self, source: Tensor, limits: Tensor) -> Tensor:
+        """Returns a number in [0, 1) for each row and token, (B * num_hypotheses, length)."""
+        lengths = (limits + 1).tolist()
+        table = torch.zeros(len(source), self.num_hypotheses, max(lengths), dtype=torch.float64)
+        for row, (tokens, length) in enumerate(zip(source.tolist(), lengths, strict=True)):
+            content = repr((self.seed, [token for token in tokens if token != PAD]))
+            digest = hashlib.blake2b(content.encode(), digest_size=8).digest()
+            generator = torch.Generator().manual_seed(int.from_bytes(digest))
+            size = (self.num_hypotheses, length)
+            table[row, :, :length] = torch.rand(size, generator=generator, dtype=torch.float64)
+        return table.flatten(0, 1).to(source.device)
+
+    def _draw(self, log_probs: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        """Draws a token for each row, by inverting the cumulative distribution.
+
+        Args:
+            log_probs: (N, V).
+            uniform: (N,), in [0, 1).
+
+        Returns:
+            The log-probabilities of the tokens and the tokens, (N,) both.
+        """
+        ids = None
+        kept = log_probs
+        if self.top_k is not None:
+            kept, ids = log_probs.topk(min(self.top_k, log_probs.shape[-1]), -1)
+        elif self.top_p < 1:
+            kept, ids = log_probs.sort(-1, descending=True)
+        probs = (kept / self.temperature).softmax(-1, dtype=torch.float64)
+        if self.top_p < 1:
+            before = probs.cumsum(-1) - probs
+            probs = probs.masked_fill(before >= self.top_p, 0.0)
+        cumulative = probs.cumsum(-1)
+        reached = cumulative <= uniform[:, None] * cumulative[:, -1:]
+        places = reached.sum(-1, keepdim=True).clamp(max=probs.shape[-1] - 1)
+        tokens = places if ids is None else ids.gather(1, places)
+        drawn = log_probs.gather(1, tokens).masked_fill(cumulative[:, -1:].isnan(), math.nan)
+        return drawn.squeeze(-1), tokens.squeeze(-1)
+
+
+def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:
+    return not hypothesis.finished, -hypothesis.score

@@ -1,0 +1,134 @@
+"""Sampling: the distribution it draws from, the seed of each sentence, its filters."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from models_for_tests import VOCAB_SIZE, tiny_model
+from toy_model import A, B, C, ToyModel, sources
+
+from nmt.data.batch import collate_source
+from nmt.decoding.greedy import GreedySearch
+from nmt.decoding.sampling import Sampling
+from nmt.special_tokens import EOS
+
+ONE_STEP = {(11, ()): {A: 0.5, B: 0.3, C: 0.15, EOS: 0.05}} | {
+    (11, (token,)): {EOS: 1.0} for token in (A, B, C)
+}
+
+
+def shares(search, num_samples=2000):
+    """How often each first token is drawn."""
+    (hypotheses,) = search(ToyModel(ONE_STEP), sources(11), None)
+    assert len(hypotheses) == num_samples
+    counts = Counter(hypothesis.tokens for hypothesis in hypotheses)
+    return {tokens: count / num_samples for tokens, count in counts.items()}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {A: 0.5, B: 0.3, C: 0.15}),
+        ({"top_k": 2}, {A: 0.625, B: 0.375}),
+        ({"top_p": 0.7}, {A: 0.625, B: 0.375}),
+        ({"top_k": 3, "top_p": 0.6}, {A: 0.625, B: 0.375}),
+        ({"top_p": 0.01}, {A: 1.0}),
+        ({"top_k": 1}, {A: 1.0}),
+        ({"temperature": 0.5}, {A: 0.25 / 0.365, B: 0.09 / 0.365, C: 0.0225 / 0.365}),
+        ({"temperature": 1e-4}, {A: 1.0}),
+    ],
+)
+def test_tokens_come_as_often_as_they_are_probable(options, expected):
+    found = shares(Sampling(num_hypotheses=2000, **options))
+    for token in (A, B, C):
+        assert found.get((token,), 0.0) == pytest.approx(expected.get(token, 0.0), abs=0.04)
+
+
+def test_log_prob_and_score_are_those_of_the_model_whatever_the_temperature():
+    model = ToyModel()
+    search = Sampling(temperature=3.0, num_hypotheses=5, max_length=4)
+    (hypotheses,) = search(model, sources(11), None)
+    for h in hypotheses:
+        tokens = (*h.tokens, EOS) if h.finished else h.tokens
+        assert h.log_prob == pytest.approx(model.log_prob(11, tokens))
+        assert h.score == pytest.approx(h.log_prob / len(tokens))
+    ranks = [(not h.finished, -h.score) for h in hypotheses]
+    assert ranks == sorted(ranks)
+
+
+def test_one_token_to_draw_from_is_greedy_search():
+    model, batch = ToyModel(), sources(*range(11, 31))
+    drawn = Sampling(top_k=1, max_length=6)(model, batch, None)
+    best = GreedySearch(max_length=6)(model, batch, None)
+    assert [hs[0].tokens for hs in drawn] == [hs[0].tokens for hs in best]
+    assert [hs[0].score for hs in drawn] == pytest.approx([hs[0].score for hs in best])
+
+
+@pytest.mark.parametrize("name", ["rnn", "transformer"])
+def test_neighbours_and_order_do_not_matter(name):
+    """(case 82)."""
+    model = tiny_model(name)
+    rows = [torch.randint(4, VOCAB_SIZE, (1 + i % 7,)).tolist() for i in range(20)]
+    search = Sampling(num_hypotheses=2, max_length=9, top_p=0.95)
+
+    def tokens(chosen):
+        answers = search(model, *collate_source(chosen))
+        return [tuple(h.tokens for h in hypotheses) for hypotheses in answers]
+
+    alone = [tokens([row])[0] for row in rows]
+    assert tokens(rows) == alone
+    assert tokens(rows[::-1]) == alone[::-1]
+    assert len(set(alone)) > 10
+
+
+def test_the_seed_decides():
+    model, batch = ToyModel(), sources(*range(11, 41))
+    first = Sampling(seed=1, max_length=6)(model, batch, None)
+    assert Sampling(seed=1, max_length=6)(model, batch, None) == first
+    assert Sampling(seed=2, max_length=6)(model, batch, None) != first
+
+
+def test_the_same_sentence_has_the_same_translations():
+    one, other = Sampling(max_length=6)(ToyModel(), sources(11, 11), None)
+    assert one == other
+
+
+def test_limits_and_forbidden_ids_hold():
+    search = Sampling(temperature=5.0, num_hypotheses=3, max_length=5, min_length=2)
+    for hypotheses in search(ToyModel(), sources(*range(11, 31)), None, forbidden_ids=[C]):
+        for hypothesis in hypotheses:
+            assert 2 <= len(hypothesis.tokens) <= 5
+            assert set(hypothesis.tokens) <= {A, B}
+
+
+def test_no_sentences_give_no_answers():
+    assert Sampling()(ToyModel(), torch.zeros((0, 2), dtype=torch.long), None) == []
+
+
+def test_a_model_that_gives_no_numbers_gives_answers_that_say_so():
+    class Diverged(ToyModel):
+        def log_probs(self, key, prefix):
+            return torch.full((7,), math.nan)
+
+    ((hypothesis,),) = Sampling(max_length=3)(Diverged(), sources(11), None)
+    assert math.isnan(hypothesis.log_prob)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"temperature": 0.0},
+        {"temperature": math.inf},
+        {"top_k": 0},
+        {"top_p": 0.0},
+        {"top_p": 1.5},
+        {"seed": -1},
+        {"num_hypotheses": 0},
+        {"max_length": 0},
+    ],
+)
+def test_impossible_options_are_refused_by_name(option):
+    (name,) = option
+    with pytest.raises(ValueError, match=rf"^{name} is .*\.$"):
+        Sampling(**option)
