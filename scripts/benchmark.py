@@ -9,9 +9,9 @@ import platform
 from pathlib import Path
 
 import torch
-from benchmarks import data
+from benchmarks import attention, data
 
-BENCHMARKS = {"data": data}
+BENCHMARKS = {"data": data, "attention": attention}
 
 
 def main() -> None:
