@@ -9,9 +9,9 @@ import platform
 from pathlib import Path
 
 import torch
-from benchmarks import data, ddp
+from benchmarks import attention, data, ddp
 
-BENCHMARKS = {"data": data, "ddp": ddp}
+BENCHMARKS = {"attention": attention, "data": data, "ddp": ddp}
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 import yaml
 from models_for_tests import ATTENDING, MODEL_NAMES, VOCAB_SIZE, tiny_model
 
+from nmt.models.positions import POSITIONS
 from nmt.models.recurrent import RecurrentEncoderDecoder
 from nmt.models.transformer import Transformer
 from nmt.special_tokens import PAD
@@ -53,7 +54,7 @@ def test_steps_equal_the_full_forward_pass(model, source, mask, target_in, chunk
         assert_near(logits, model(source, mask, target_in))
 
 
-@pytest.mark.parametrize("positions", ["rope", "sinusoidal", "learned"])
+@pytest.mark.parametrize("positions", [kind for kind in POSITIONS if kind != "none"])
 def test_every_kind_of_position_counts_the_past(positions, source, mask, target_in):
     model = tiny_model("transformer", positions=positions)
     logits, _ = run(model, target_in, model.start(source, mask), [1, 4, 2])
@@ -360,7 +361,22 @@ def test_presets_have_the_sizes_of_the_paper():
         ("transformer", {"attention_dropout": -0.1}, "attention_dropout is -0.1"),
         ("transformer", {"encoder_layers": 0}, "encoder_layers is 0; .* at least 1"),
         ("transformer", {"decoder_layers": True}, "decoder_layers is True"),
-        ("transformer", {"positions": "alibi"}, "positions is 'alibi'; .* rope, sinusoidal"),
+        ("transformer", {"positions": "xpos"}, "positions is 'xpos'; .* rope, sinusoidal"),
+        ("transformer", {"encoder_attention": "lsh"}, "encoder_attention is 'lsh'; .* full, slid"),
+        ("transformer", {"attention_window": 0}, "attention_window is 0"),
+        ("transformer", {"global_tokens": -1}, "global_tokens is -1; .* at least 0"),
+        ("transformer", {"random_blocks": 0.5}, "random_blocks is 0.5"),
+        ("transformer", {"random_features": 0}, "random_features is 0"),
+        (
+            "transformer",
+            {"encoder_attention": "linear", "positions": "alibi"},
+            "positions is 'alibi'; it must be .* with encoder_attention=linear",
+        ),
+        (
+            "transformer",
+            {"encoder_attention": "performer", "attention_dropout": 0.1},
+            "attention_dropout is 0.1; it must be 0 with encoder_attention=performer",
+        ),
         ("transformer", {"memory_slots": 0}, "memory_slots is 0"),
         ("transformer", {"width": "abc"}, "width is 'abc'"),
         ("bahdanau", {"attention_dim": None}, "attention_dim is None"),

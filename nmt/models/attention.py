@@ -1,6 +1,6 @@
 """Attention: the math as pure functions, and the modules that own the projections.
 
-Every mask is true where something may be looked at.
+Every mask is true where something may be looked at, or holds numbers to add to the scores.
 """
 
 from __future__ import annotations
@@ -25,13 +25,27 @@ def causal_mask(num_new: int, num_past: int, device: torch.device) -> Tensor | N
     return everything.tril(num_past)
 
 
+def add_mask(bias: Tensor, mask: Tensor | None) -> Tensor:
+    """Returns numbers to add to the scores: `bias` where `mask` (broadcast) is true.
+
+    Elsewhere it is the lowest finite number: a row without any real entry must not become NaN.
+    """
+    return bias if mask is None else torch.where(mask, bias, torch.finfo(bias.dtype).min)
+
+
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Normalises `scores` over the last axis where `mask` (broadcast) is true.
 
     Masked entries get exactly 0 beside a real one. The filler is the lowest finite number of the
     type: a row without any real entry must not become NaN.
+
+    Args:
+        scores: (..., S).
+        mask: bool, or numbers to add (see `add_mask`), or None.
     """
-    if mask is not None:
+    if mask is not None and mask.is_floating_point():
+        scores = scores + mask
+    elif mask is not None:
         scores = torch.where(mask, scores, torch.finfo(scores.dtype).min)
     return scores.softmax(-1)
 
@@ -57,7 +71,7 @@ def dot_product_weights(query: Tensor, keys: Tensor, mask: Tensor | None) -> Ten
     Args:
         query: (B, H, T, d).
         keys: (B, K, S, d); K divides H, and H / K neighbouring heads share a key head.
-        mask: bool, broadcast to (B, H, T, S), or None.
+        mask: bool or numbers to add to the scores, broadcast to (B, H, T, S), or None.
 
     Returns:
         The weights (B, H, T, S).
@@ -83,13 +97,15 @@ def dot_product_attention(
         query: (B, H, T, d).
         keys: (B, K, S, d); K divides H.
         values: (B, K, S, d).
-        mask: bool, broadcast to (B, H, T, S), or None.
+        mask: bool or numbers to add to the scores, broadcast to (B, H, T, S), or None.
         causal: token t sees positions 0..t; only without `mask` and when T = S.
         dropout: rate on the weights. Applied even in evaluation: the caller passes 0 there.
 
     Returns:
         (B, H, T, d).
     """
+    if mask is not None and mask.is_floating_point():
+        mask = mask.to(query.dtype)
     groups = query.shape[1] // keys.shape[1]
     if groups > 1 and query.shape[2] == 1 and (mask is None or mask.shape[-3] == 1):
         return shared_attention(query, keys, values, mask=mask, dropout=dropout)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def check_size(name: str, value: object) -> None:
-    """Refuses a size that is not a whole number of at least 1.
+def check_size(name: str, value: object, *, least: int = 1) -> None:
+    """Refuses a size that is not a whole number of at least `least`.
 
     Raises:
         ValueError: `value` is not such a number.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} is {value!r}; it must be a whole number of at least {least}")
 
 
 def check_dropout(name: str, value: object) -> None:

@@ -1,4 +1,4 @@
-"""Positions: rotary (RoPE), sinusoidal and learned."""
+"""Positions: rotary (RoPE), sinusoidal and learned; those by distance are in `distance_bias`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from nmt.models.options import check_choice
 
+BIASES = ("alibi", "relative")
+POSITIONS = ("rope", "sinusoidal", "learned", *BIASES, "none")
 TABLE_BLOCK = 256  # rows by which a table grows
 
 
@@ -104,11 +106,14 @@ class LearnedPositions(nn.Module):
 
 
 class Positions(nn.Module):
-    """Tells a Transformer where its tokens are: by a rotation, or by a vector added to each."""
+    """Tells a Transformer where its tokens are: by a rotation, or by a vector added to each.
+
+    The kinds of `BIASES` and "none" do neither.
+    """
 
     def __init__(self, kind: str, *, width: int, head_width: int, max_positions: int) -> None:
         super().__init__()
-        check_choice("positions", kind, ("rope", "sinusoidal", "learned"))
+        check_choice("positions", kind, POSITIONS)
         self.kind = kind
         self.learned = LearnedPositions(max_positions, width) if kind == "learned" else None
         if kind == "rope" and head_width % 2:
@@ -127,5 +132,7 @@ class Positions(nn.Module):
             return x + self.learned.rows(num_past, num_new), None
         if self.kind == "sinusoidal":
             return x + self._sinusoids.rows(num_past, num_new, x.device).to(x.dtype), None
+        if self.kind != "rope":
+            return x, None
         cos, signed_sin = self._rotations.rows(num_past, num_new, x.device).chunk(2, -1)
         return x, Rotation(cos, signed_sin)

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from nmt.models.cache import KeyValueCache
+from nmt.models.distance_bias import DistanceBias, spread
 from nmt.models.embedding import TiedEmbedding
+from nmt.models.encoder_attention import LINEAR, EncoderAttention, Reader
 from nmt.models.encoder_decoder import Attention, EncoderDecoder, State
 from nmt.models.memory import pool_into_slots, without_empty_rows
 from nmt.models.options import check_size
-from nmt.models.positions import Positions, Rotation
+from nmt.models.positions import BIASES, Positions, Rotation
 from nmt.models.transformer_layers import (
     DecoderLayer,
     EncoderLayer,
@@ -75,9 +77,12 @@ class Transformer(EncoderDecoder):
         decoder_layers: number of decoder layers.
         dropout: on the embeddings and on the output of every sublayer.
         attention_dropout: on the attention weights.
-        positions: "rope" (in self-attention), "sinusoidal" or "learned" (added to embeddings).
+        positions: "rope" (rotates in self-attention), "sinusoidal" or "learned" (added to the
+            embeddings), "alibi" or "relative" (added to the scores of self-attention), "none".
         max_positions: of "learned"; the others have no limit.
         memory_slots: how many segments the memory is pooled into before attention; null: all of it.
+        encoder_attention: and the rest: see `EncoderAttention`. Files from before these options
+            existed lack them, hence the defaults.
 
     Raises:
         ValueError: An option is out of its range.
@@ -98,6 +103,11 @@ class Transformer(EncoderDecoder):
         positions: str,
         max_positions: int,
         memory_slots: int | None,
+        encoder_attention: str = "full",
+        attention_window: int = 16,
+        global_tokens: int = 1,
+        random_blocks: int = 1,
+        random_features: int = 64,
     ) -> None:
         super().__init__()
         check_size("vocab_size", vocab_size)
@@ -119,6 +129,22 @@ class Transformer(EncoderDecoder):
         self.positions = Positions(
             positions, width=width, head_width=width // num_heads, max_positions=max_positions
         )
+        self.encoder_bias: DistanceBias | None = None
+        self.decoder_bias: DistanceBias | None = None
+        if positions in BIASES:
+            self.encoder_bias = DistanceBias(positions, num_heads=num_heads, bidirectional=True)
+            self.decoder_bias = DistanceBias(positions, num_heads=num_heads, bidirectional=False)
+        self.encoder_attention = EncoderAttention(
+            encoder_attention,
+            num_layers=encoder_layers,
+            head_width=width // num_heads,
+            window=attention_window,
+            global_tokens=global_tokens,
+            random_blocks=random_blocks,
+            random_features=random_features,
+        )
+        if encoder_attention in LINEAR:
+            _check_linear(encoder_attention, positions=positions, dropout=attention_dropout)
         self.dropout = nn.Dropout(dropout)
         encoder = nn.ModuleList(EncoderLayer(options) for _ in range(encoder_layers))
         decoder = nn.ModuleList(DecoderLayer(options) for _ in range(decoder_layers))
@@ -133,16 +159,17 @@ class Transformer(EncoderDecoder):
         """Reads the source once (see `EncoderDecoder`)."""
         mask = without_empty_rows(source_mask)
         x, rotation = self._embed(source, 0)
-        for layer in self.encoder_layers:
-            x = layer(x, rotation, _over_keys(mask))
+        for layer, reader in zip(self.encoder_layers, self._readers(x, mask), strict=True):
+            x = layer(x, rotation, reader)
         return self._remember(self.encoder_norm(x), mask)
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """Reads one or more target tokens (see `EncoderDecoder`)."""
         x, rotation = self._embed(tokens, state.num_past)
+        bias = self._target_bias(tokens, state.num_past)
         caches = []
         for layer, past, memory in zip(self.decoder_layers, state.past, state.memory, strict=True):
-            x, cache = layer(x, rotation, past, memory, state.memory_mask)
+            x, cache = layer(x, rotation, past, memory, state.memory_mask, bias)
             caches.append(cache)
         logits = self.embedding.logits(self.decoder_norm(x))
         return logits, replace(state, past=tuple(caches))
@@ -156,16 +183,17 @@ class Transformer(EncoderDecoder):
         mask = without_empty_rows(source_mask)
         encoder_self, decoder_self, cross = [], [], []
         x, rotation = self._embed(source, 0)
-        for layer in self.encoder_layers:
-            encoder_self.append(layer.weights(x, rotation, _over_keys(mask)))
-            x = layer(x, rotation, _over_keys(mask))
+        for layer, reader in zip(self.encoder_layers, self._readers(x, mask), strict=True):
+            encoder_self.append(layer.weights(x, rotation, reader))
+            x = layer(x, rotation, reader)
         state = self._remember(self.encoder_norm(x), mask)
         x, rotation = self._embed(target_in, 0)
+        bias = self._target_bias(target_in, 0)
         for decoder_layer, memory in zip(self.decoder_layers, state.memory, strict=True):
-            own, of_source = decoder_layer.weights(x, rotation, memory, state.memory_mask)
+            own, of_source = decoder_layer.weights(x, rotation, memory, state.memory_mask, bias)
             decoder_self.append(own)
             cross.append(of_source)
-            x, _ = decoder_layer(x, rotation, None, memory, state.memory_mask)
+            x, _ = decoder_layer(x, rotation, None, memory, state.memory_mask, bias)
         return Attention(
             cross=torch.stack(cross, 1),
             encoder_self=torch.stack(encoder_self, 1),
@@ -175,6 +203,21 @@ class Transformer(EncoderDecoder):
     def _embed(self, tokens: Tensor, num_past: int) -> tuple[Tensor, Rotation | None]:
         x, rotation = self.positions(self.embedding(tokens), num_past)
         return self.dropout(x), rotation
+
+    def _readers(self, x: Tensor, mask: Tensor | None) -> Sequence[Reader]:
+        length = x.shape[1]
+        bias = None
+        if self.encoder_bias is not None:
+            bias = self.encoder_bias(1 - length, length, x.device)
+        return self.encoder_attention.readers(x, mask, bias)
+
+    def _target_bias(self, tokens: Tensor, num_past: int) -> Tensor | None:
+        """Returns what is added to the scores of the decoder's self-attention, (H, T, past + T)."""
+        if self.decoder_bias is None:
+            return None
+        num_new = tokens.shape[1]
+        total = num_past + num_new
+        return spread(self.decoder_bias(1 - total, 1, tokens.device), num_new, total)
 
     def _remember(self, memory: Tensor, mask: Tensor | None) -> TransformerState:
         """Projects the encoder's output (B, S, D) to the keys and values of all layers."""
@@ -188,6 +231,19 @@ class Transformer(EncoderDecoder):
                 layer.cross_attention.project_memory(memory) for layer in self.decoder_layers
             ),
             memory_mask=_over_keys(mask),
+        )
+
+
+def _check_linear(kind: str, *, positions: str, dropout: float) -> None:
+    """Refuses what needs the scores or the weights, which linear attention never writes down."""
+    if positions in BIASES:
+        raise ValueError(
+            f"positions is {positions!r}; it must be rope, sinusoidal, learned or none with "
+            f"encoder_attention={kind}"
+        )
+    if dropout > 0:
+        raise ValueError(
+            f"attention_dropout is {dropout!r}; it must be 0 with encoder_attention={kind}"
         )
 
 

@@ -11,10 +11,13 @@ from torch import Tensor, nn
 from nmt.models.attention import (
     CrossAttention,
     SelfAttention,
+    add_mask,
     causal_mask,
     dot_product_weights,
+    merge_heads,
 )
 from nmt.models.cache import KeyValueCache, extend
+from nmt.models.encoder_attention import Reader
 from nmt.models.options import check_divides, check_dropout, check_size
 from nmt.models.positions import Rotation
 
@@ -88,7 +91,7 @@ class FeedForward(nn.Module):
 class EncoderLayer(nn.Module):
     """x + SelfAttention(norm x), then x + FeedForward(norm x); pre-norm (Xiong et al. 2020).
 
-    Shapes: x (B, S, D), mask (B, 1, 1, S) bool or None.
+    Shapes: x (B, S, D). What self-attention reads, and how, is up to the reader.
     """
 
     def __init__(self, options: LayerOptions) -> None:
@@ -104,24 +107,27 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(options.width, options.feed_forward)
         self.dropout = nn.Dropout(options.dropout)
 
-    def forward(self, x: Tensor, rotation: Rotation | None, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, rotation: Rotation | None, reader: Reader) -> Tensor:
         """Returns the next residual stream (B, S, D)."""
         query, keys, values = self.self_attention.project(self.self_attention_norm(x), rotation)
-        x = x + self.dropout(self.self_attention(query, keys, values, mask=mask))
+        rate = self.self_attention.dropout if self.training else 0.0
+        heads = reader.read(query, keys, values, dropout=rate)
+        x = x + self.dropout(self.self_attention.output(merge_heads(heads)))
         output: Tensor = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
         return output
 
-    def weights(self, x: Tensor, rotation: Rotation | None, mask: Tensor | None) -> Tensor:
+    def weights(self, x: Tensor, rotation: Rotation | None, reader: Reader) -> Tensor:
         """Returns the weights (B, H, S, S) that `forward` uses."""
         query, keys, _ = self.self_attention.project(self.self_attention_norm(x), rotation)
-        return dot_product_weights(query, keys, mask)
+        return reader.weights(query, keys)
 
 
 class DecoderLayer(nn.Module):
     """The encoder's layer with cross-attention to the source between its two halves.
 
     Shapes: x (N, T, D); memory, keys and values of the source, (N, K, S, d) each;
-    memory_mask (N, 1, 1, S) bool or None.
+    memory_mask (N, 1, 1, S) bool or None; bias (H, T, past + T), added to the scores of
+    self-attention, or None.
     """
 
     def __init__(self, options: LayerOptions) -> None:
@@ -151,9 +157,10 @@ class DecoderLayer(nn.Module):
         past: KeyValueCache | None,
         memory: tuple[Tensor, Tensor],
         memory_mask: Tensor | None,
+        bias: Tensor | None = None,
     ) -> tuple[Tensor, KeyValueCache]:
         """Returns the next residual stream (N, T, D) and the cache with the new positions."""
-        x, cache = self._read_target(x, rotation, past)
+        x, cache = self._read_target(x, rotation, past, bias)
         query = self.cross_attention.project(self.cross_attention_norm(x))
         x = x + self.dropout(self.cross_attention(query, *memory, mask=memory_mask))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x))), cache
@@ -164,26 +171,30 @@ class DecoderLayer(nn.Module):
         rotation: Rotation | None,
         memory: tuple[Tensor, Tensor],
         memory_mask: Tensor | None,
+        bias: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Returns the weights (N, H, T, T) and (N, H, T, S) that `forward` uses with no past."""
         query, keys, _ = self.self_attention.project(self.self_attention_norm(x), rotation)
-        own = dot_product_weights(query, keys, causal_mask(x.shape[1], 0, x.device))
-        x, _ = self._read_target(x, rotation, None)
+        mask = causal_mask(x.shape[1], 0, x.device)
+        own = dot_product_weights(query, keys, mask if bias is None else add_mask(bias, mask))
+        x, _ = self._read_target(x, rotation, None, bias)
         query = self.cross_attention.project(self.cross_attention_norm(x))
         return own, dot_product_weights(query, memory[0], memory_mask)
 
     def _read_target(
-        self, x: Tensor, rotation: Rotation | None, past: KeyValueCache | None
+        self,
+        x: Tensor,
+        rotation: Rotation | None,
+        past: KeyValueCache | None,
+        bias: Tensor | None,
     ) -> tuple[Tensor, KeyValueCache]:
         query, keys, values = self.self_attention.project(self.self_attention_norm(x), rotation)
         cache = extend(past, keys, values)
         num_new = x.shape[1]
-        attended = self.self_attention(
-            query,
-            cache.keys,
-            cache.values,
-            # The kernel's own causal mask is right only without a past.
-            mask=None if past is None else causal_mask(num_new, past.length, x.device),
-            causal=past is None and num_new > 1,
-        )
+        # The kernel's own causal mask is right only without a past, and excludes any other.
+        causal = past is None and bias is None and num_new > 1
+        mask = None if causal else causal_mask(num_new, cache.length - num_new, x.device)
+        if bias is not None:
+            mask = add_mask(bias, mask)
+        attended = self.self_attention(query, cache.keys, cache.values, mask=mask, causal=causal)
         return x + self.dropout(attended), cache
