@@ -131,7 +131,7 @@ def _work(
         with torch.set_grad_enabled(backward):
             output = layer(x)
         if backward:
-            output.sum().backward()
+            output.sum().backward()  # type: ignore[no-untyped-call]
 
     return work
 
