@@ -25,6 +25,7 @@ RANKS = {
     "checkpoint": 3,
     "scoring": 3,
     "word_attention": 3,
+    "alignments": 4,
     "config": 4,
     "translator": 5,
     "export": 5,
@@ -42,6 +43,7 @@ FORBIDDEN = {
     "config": LIGHTNING,
     "scoring": LIGHTNING,
     "word_attention": LIGHTNING,
+    "alignments": LIGHTNING,
     "translator": LIGHTNING,
 }
 CATCH_ALL_NAMES = {"utils", "util", "helpers", "common", "builders", "misc"}
