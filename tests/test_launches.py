@@ -125,7 +125,11 @@ def test_a_rank_that_dies_ends_the_job_and_leaves_no_process(tmp_path):
     try:
         while process.poll() is None and not (tmp_path / "run/checkpoints/last.ckpt").exists():
             time.sleep(0.1)
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        children = (
+            Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            .read_text(encoding="utf-8")
+            .split()
+        )
         os.kill(int(children[0]), signal.SIGKILL)
         assert process.wait(timeout=60) != 0
         deadline = time.monotonic() + 60

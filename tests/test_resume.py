@@ -2,6 +2,7 @@ import logging
 import os
 import resource
 import signal
+from contextlib import contextmanager
 
 import pytest
 import pytorch_lightning as pl
@@ -237,22 +238,27 @@ def test_a_damaged_checkpoint_is_refused(build, uninterrupted, tmp_path):
         build(tmp_path, f"ckpt_path={tmp_path / 'cut.ckpt'}").fit()
 
 
-@pytest.fixture
+@contextmanager
 def full_disk():
-    """Lets no file grow beyond 4,000 bytes, as a disk without more room would."""
+    """Lets no file grow beyond 4,000 bytes, as a disk without more room would.
+
+    Also no log that standard output goes to: only for the length of a call.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path, full_disk):
+def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path):
     for name in ("last.ckpt", "best.ckpt"):
         WholeCheckpointIO().save_checkpoint({"update": 1}, tmp_path / name)
     for name in ("last.ckpt", "best.ckpt"):
-        with pytest.raises(ValueError, match=r"\A[^\n]+\.\Z") as error:
+        with pytest.raises(ValueError, match=r"\A[^\n]+\.\Z") as error, full_disk():
             WholeCheckpointIO().save_checkpoint({"w": torch.zeros(5_000)}, tmp_path / name)
         assert f"{tmp_path / name} cannot be written (File too large)" in str(error.value)
         assert f"go on with ckpt_path={tmp_path / 'last.ckpt'}" in str(error.value)

@@ -97,7 +97,10 @@ def test_a_run_that_forgets_after_a_kill_is_found(tmp_path, monkeypatch, forgets
     monkeypatch.setitem(DELAYS, "anywhere", 0.1)
 
     def compare(first, second):
-        ends = [(run / "checkpoints" / "last.ckpt").read_text() for run in (first, second)]
+        ends = [
+            (run / "checkpoints" / "last.ckpt").read_text(encoding="utf-8")
+            for run in (first, second)
+        ]
         return {"last.ckpt": [] if ends[0] == ends[1] else ["sum"]}
 
     monkeypatch.setattr(stress, "differences", compare)

@@ -90,4 +90,5 @@ def _join(parts: list[Path], target: Path) -> None:
 
 
 def _open(path: Path, mode: str) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path, mode) if path.suffix == ".gz" else path.open(mode))
+    opened = gzip.open(path, mode) if path.suffix == ".gz" else open(path, mode)  # noqa: SIM115
+    return cast(IO[bytes], opened)
