@@ -17,8 +17,8 @@ import torch
 from nmt.attention_maps import AttentionMap, attention_maps
 from nmt.data.length_unit import default_unit
 from nmt.decoding.greedy import GreedySearch
-from nmt.evaluation.plots_attention import draw_attention
-from nmt.evaluation.plots_style import save_figure
+from nmt.figures.attention import draw_attention
+from nmt.figures.style import save_figure
 from nmt.translator import Translator
 from nmt.word_attention import Units
 

@@ -5,8 +5,8 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from nmt.evaluation.bootstrap import Resamples, draw_resamples, interval, resampled_scores
-from nmt.evaluation.sufficient_statistics import (
+from nmt.comparison.bootstrap import Resamples, draw_resamples, interval, resampled_scores
+from nmt.comparison.sufficient_statistics import (
     bleu_of,
     bleu_statistics,
     brevity_penalty_of,

@@ -5,10 +5,10 @@ import json
 import pytest
 from fabricated_runs import corpus, write_run
 
-from nmt.evaluation import contrasts
-from nmt.evaluation.comparison import compare
-from nmt.evaluation.plots_length import draw_kinds
-from nmt.evaluation.report import write_report
+from nmt.comparison import contrasts
+from nmt.comparison.results import compare
+from nmt.figures.length import draw_kinds
+from nmt.report.report import write_report
 
 LENGTHS = [4, 5, 6, 14, 15, 16]
 KINDS = ["single", "multi", "single", "multi", "multi", "multi"]

@@ -15,13 +15,13 @@ import pytest
 from fabricated_runs import corpus, write_probes, write_run
 
 from nmt.cli.compare import main
-from nmt.evaluation import contrasts
-from nmt.evaluation.comparison import compare, read_results
-from nmt.evaluation.plots_length import draw_by_length
-from nmt.evaluation.plots_probes import draw_heat_map
-from nmt.evaluation.plots_slots import draw_words_per_vector
-from nmt.evaluation.plots_style import font_families, save_figure
-from nmt.evaluation.report import write_report
+from nmt.comparison import contrasts
+from nmt.comparison.results import compare, read_results
+from nmt.figures.length import draw_by_length
+from nmt.figures.probes import draw_heat_map
+from nmt.figures.slots import draw_words_per_vector
+from nmt.figures.style import font_families, save_figure
+from nmt.report.report import write_report
 
 ROOT = Path(__file__).parents[1]
 LENGTHS = [3, 5, 7, 9, 10, 11, 13, 15, 17, 20, 25]
@@ -370,8 +370,8 @@ def test_results_are_plain_json(report):
 
 def test_templates_are_named_as_package_data():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (pattern,) = project["tool"]["setuptools"]["package-data"]["nmt.evaluation"]
-    folder = ROOT / "nmt" / "evaluation"
+    (pattern,) = project["tool"]["setuptools"]["package-data"]["nmt.report"]
+    folder = ROOT / "nmt" / "report"
     assert set(folder.glob(pattern)) == set((folder / "templates").iterdir())
 
 
@@ -379,7 +379,7 @@ def test_comparing_needs_no_torch():
     """The import of the program, in a fresh interpreter."""
 
     code = (
-        "import sys, nmt.cli.compare, nmt.evaluation.comparison, nmt.evaluation.report;"
+        "import sys, nmt.cli.compare, nmt.comparison.results, nmt.report.report;"
         "print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)

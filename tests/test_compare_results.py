@@ -9,14 +9,14 @@ import pytest
 from fabricated_runs import corpus, translations, write_probes, write_run
 from sacrebleu.metrics.chrf import CHRF
 
-from nmt.evaluation import contrasts
-from nmt.evaluation.capacity import explained, isotonic_fit
-from nmt.evaluation.comparison import compare
-from nmt.evaluation.contrasts import compared_ranges
+from nmt.comparison import contrasts
+from nmt.comparison.capacity import explained, isotonic_fit
+from nmt.comparison.contrasts import compared_ranges
+from nmt.comparison.results import compare
+from nmt.comparison.split_scores import length_ranges
 from nmt.evaluation.degeneration import failures
 from nmt.evaluation.length import bleu_by_length
 from nmt.evaluation.run_results import read_run
-from nmt.evaluation.split_scores import length_ranges
 
 LENGTHS = [3, 5, 7, 8, 9, 10, 11, 13, 15, 17, 19, 20, 21, 25]
 SPLITS = {"test": corpus(LENGTHS), "test_long": corpus([31, 33, 35], seed=1)}

@@ -12,7 +12,7 @@ from models_for_tests import OPTIONS, tiny_model
 
 from nmt.attention_maps import attention_maps
 from nmt.data.batch import collate
-from nmt.evaluation.plots_attention import draw_attention
+from nmt.figures.attention import draw_attention
 from nmt.tokenizer import Tokenizer, train_tokenizer
 from nmt.word_attention import Units, word_attentions
 

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from nmt.evaluation.length import Bucket
-from nmt.evaluation.plots import draw_bleu_by_length, plot_bleu_by_length
+from nmt.figures.bleu_by_length import draw_bleu_by_length, plot_bleu_by_length
 
 EDGES = (10, 20, 30, None)
 

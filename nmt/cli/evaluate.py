@@ -24,9 +24,9 @@ def main(config: DictConfig) -> None:
     from nmt.checkpoint import build
     from nmt.cli.assess import assess_split
     from nmt.evaluation.metrics import check_metrics
-    from nmt.evaluation.plots import plot_bleu_by_length
     from nmt.evaluation.run_results import write_metrics, write_translations
     from nmt.evaluation.summary import print_examples, print_paths, print_scores
+    from nmt.figures.bleu_by_length import plot_bleu_by_length
     from nmt.translator import Translator
 
     if config.output is not None:  # before the work: it may be no place to write to

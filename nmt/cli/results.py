@@ -15,9 +15,9 @@ from rich.console import Console
 import nmt
 from nmt.cli.assess import assess_split
 from nmt.data.datamodule import TranslationDataModule
-from nmt.evaluation.plots import plot_bleu_by_length
 from nmt.evaluation.run_results import SplitResult, write_metrics, write_translations
 from nmt.evaluation.summary import print_examples, print_facts, print_paths, print_scores
+from nmt.figures.bleu_by_length import plot_bleu_by_length
 from nmt.training.translation_module import TranslationModule
 from nmt.translator import Translator
 

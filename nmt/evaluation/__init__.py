@@ -1,1 +1,1 @@
-"""Scores and figures; strings and numbers, no torch."""
+"""Scores of one run: strings and numbers, no torch."""

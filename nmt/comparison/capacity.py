@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from nmt.evaluation.contrasts import role
-from nmt.evaluation.split_scores import SplitScores, measured_entry
-from nmt.evaluation.sufficient_statistics import Floats
-from nmt.evaluation.systems import System
+from nmt.comparison.contrasts import role
+from nmt.comparison.split_scores import SplitScores, measured_entry
+from nmt.comparison.sufficient_statistics import Floats
+from nmt.comparison.systems import System
 
 
 def isotonic_fit(x: Floats, y: Floats) -> Floats:

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from nmt.evaluation.bootstrap import interval
-from nmt.evaluation.significance import NUM_TRIALS, holm, paired_test
-from nmt.evaluation.split_scores import (
+from nmt.comparison.bootstrap import interval
+from nmt.comparison.significance import NUM_TRIALS, holm, paired_test
+from nmt.comparison.split_scores import (
     LengthRange,
     Members,
     SplitScores,
     interval_entry,
 )
-from nmt.evaluation.sufficient_statistics import chrf_of
-from nmt.evaluation.systems import System, mean_metric
+from nmt.comparison.sufficient_statistics import chrf_of
+from nmt.comparison.systems import System, mean_metric
 
 # End of the protocol's range of long inputs, 41-50.
 LONGEST_CONTRASTED = 50

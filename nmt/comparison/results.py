@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt.evaluation.bootstrap import BOOTSTRAP_SEED, COVERAGE, NUM_RESAMPLES
-from nmt.evaluation.capacity import slot_results
-from nmt.evaluation.contrasts import differences, falls, in_order, paired_tests, role
-from nmt.evaluation.kind_results import kind_results
-from nmt.evaluation.probe_files import Probes, read_probes
-from nmt.evaluation.probe_results import (
+from nmt.comparison.bootstrap import BOOTSTRAP_SEED, COVERAGE, NUM_RESAMPLES
+from nmt.comparison.capacity import slot_results
+from nmt.comparison.contrasts import differences, falls, in_order, paired_tests, role
+from nmt.comparison.kind_results import kind_results
+from nmt.comparison.probe_files import Probes, read_probes
+from nmt.comparison.probe_results import (
     alignment_results,
     attention_results,
     bits_results,
@@ -24,9 +24,9 @@ from nmt.evaluation.probe_results import (
     range_entry,
     train_results,
 )
-from nmt.evaluation.split_scores import SplitScores, score_sentences
-from nmt.evaluation.sufficient_statistics import bleu_of
-from nmt.evaluation.systems import (
+from nmt.comparison.split_scores import SplitScores, score_sentences
+from nmt.comparison.sufficient_statistics import bleu_of
+from nmt.comparison.systems import (
     System,
     budget_warnings,
     check_comparable,

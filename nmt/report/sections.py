@@ -6,7 +6,7 @@ Sentences here hold whatever the numbers are, or depend on them by a rule that i
 from collections.abc import Mapping
 from typing import Any
 
-from nmt.evaluation.report_document import (
+from nmt.report.document import (
     FigureReference,
     Results,
     Section,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from nmt.evaluation.report_document import (
+from nmt.report.document import (
     FigureReference,
     Results,
     Section,

@@ -7,17 +7,17 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from nmt.evaluation import report_details, report_probes, report_sections
-from nmt.evaluation.plots_length import draw_by_length, draw_kinds, draw_train_by_length
-from nmt.evaluation.plots_probes import (
+from nmt.figures.length import draw_by_length, draw_kinds, draw_train_by_length
+from nmt.figures.probes import (
     draw_bits,
     draw_heat_map,
     draw_joined,
     draw_nll,
 )
-from nmt.evaluation.plots_slots import draw_slots_by_length, draw_words_per_vector
-from nmt.evaluation.plots_style import save_figure
-from nmt.evaluation.report_document import Section
+from nmt.figures.slots import draw_slots_by_length, draw_words_per_vector
+from nmt.figures.style import save_figure
+from nmt.report import details, probes, sections
+from nmt.report.document import Section
 
 # What stands in Markdown for itself, not for emphasis, a link or a table.
 _MARKDOWN = str.maketrans({c: "\\" + c for c in "\\`*_[]<>|#~$"})
@@ -28,7 +28,7 @@ def write_report(directory: Path, results: Mapping[str, Any]) -> list[Path]:
 
     Args:
         directory: An existing folder.
-        results: As `nmt.evaluation.comparison.read_results` gives them.
+        results: As `nmt.comparison.results.read_results` gives them.
 
     Returns:
         The files written.
@@ -40,7 +40,7 @@ def write_report(directory: Path, results: Mapping[str, Any]) -> list[Path]:
         "warnings": results["warnings"],
     }
     environment = Environment(
-        loader=PackageLoader("nmt.evaluation"),
+        loader=PackageLoader("nmt.report"),
         autoescape=lambda name: name is not None and "html" in name,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -60,22 +60,22 @@ def write_report(directory: Path, results: Mapping[str, Any]) -> list[Path]:
 
 def _sections(results: Mapping[str, Any]) -> list[Section]:
     found = [
-        report_sections.headline(results),
-        report_sections.systems_table(results),
-        report_sections.primary_statistic(results),
-        report_details.paired_tests(results),
-        report_details.regression(results),
-        report_details.kinds(results),
-        report_probes.joined(results),
-        report_probes.slots(results),
-        report_probes.train(results),
-        report_probes.nll(results),
-        report_probes.bits(results),
-        report_probes.attention(results),
-        report_probes.example(results),
-        report_probes.context(),
-        report_probes.limits(results),
-        report_details.per_range(results),
+        sections.headline(results),
+        sections.systems_table(results),
+        sections.primary_statistic(results),
+        details.paired_tests(results),
+        details.regression(results),
+        details.kinds(results),
+        probes.joined(results),
+        probes.slots(results),
+        probes.train(results),
+        probes.nll(results),
+        probes.bits(results),
+        probes.attention(results),
+        probes.example(results),
+        probes.context(),
+        probes.limits(results),
+        details.per_range(results),
     ]
     return [section for section in found if section is not None]
 

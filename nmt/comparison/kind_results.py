@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nmt.evaluation.probe_results import range_entry
+from nmt.comparison.probe_results import range_entry
+from nmt.comparison.split_scores import SplitScores, score_sentences
 from nmt.evaluation.run_results import TranslatedSentence
-from nmt.evaluation.split_scores import SplitScores, score_sentences
 
 NUM_SOURCES = 6  # that a length range names; the others are counted
 

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, ScalarFormatter
 
-from nmt.evaluation.plots_length import LineStyle, Results, draw_band, finish_lengths, ranges_of
-from nmt.evaluation.plots_style import GREY, INK, MARKERS, new_figure, set_score_axis, tidy
+from nmt.figures.length import LineStyle, Results, draw_band, finish_lengths, ranges_of
+from nmt.figures.style import GREY, INK, MARKERS, new_figure, set_score_axis, tidy
 
 
 def draw_slots_by_length(results: Results) -> Figure:

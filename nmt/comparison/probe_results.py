@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from nmt.evaluation.bootstrap import interval
-from nmt.evaluation.probe_files import Probes
-from nmt.evaluation.run_results import TranslatedSentence
-from nmt.evaluation.split_scores import (
+from nmt.comparison.bootstrap import interval
+from nmt.comparison.probe_files import Probes
+from nmt.comparison.split_scores import (
     LengthRange,
     SplitScores,
     interval_entry,
     measured_entry,
     score_sentences,
 )
+from nmt.evaluation.run_results import TranslatedSentence
 
 NUM_HEAT_MAPS = 3
 NUM_BIT_RANGES = 6

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
-from nmt.evaluation.plots_probes import CELL_INCHES, draw_panel
-from nmt.evaluation.plots_style import font_families, new_figure
+from nmt.figures.probes import CELL_INCHES, draw_panel
+from nmt.figures.style import font_families, new_figure
 
 _LABEL_INCHES = 0.085  # of one character at the size of the labels
 _TITLE_INCHES = 0.45

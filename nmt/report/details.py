@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nmt.evaluation.plots_length import kind_name
-from nmt.evaluation.report_document import (
+from nmt.figures.length import kind_name
+from nmt.report.document import (
     FigureReference,
     Results,
     Section,

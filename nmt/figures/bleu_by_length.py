@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nmt.evaluation.length import Bucket
-from nmt.evaluation.plots_style import (
+from nmt.figures.style import (
     COLOURS,
     GREY,
     INK,

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nmt.evaluation.length import Bucket
-from nmt.evaluation.plots import label_ranges, shade_beyond
-from nmt.evaluation.plots_style import (
+from nmt.figures.bleu_by_length import label_ranges, shade_beyond
+from nmt.figures.style import (
     COLOURS,
     INK,
     MARKERS,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt.evaluation.contrasts import role
+from nmt.comparison.contrasts import role
+from nmt.comparison.systems import System
 from nmt.evaluation.run_results import TranslatedSentence
-from nmt.evaluation.systems import System
 
 
 @dataclass(frozen=True)

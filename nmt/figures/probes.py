@@ -8,13 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from nmt.evaluation.plots_length import (
+from nmt.figures.length import (
     LineStyle,
     Results,
     draw_band,
     system_styles,
 )
-from nmt.evaluation.plots_style import (
+from nmt.figures.style import (
     GREY,
     INK,
     MARKERS,

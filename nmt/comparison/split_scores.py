@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.evaluation.bootstrap import (
+from nmt.comparison.bootstrap import (
     Interval,
     Resamples,
     average_over_seeds,
@@ -17,10 +17,7 @@ from nmt.evaluation.bootstrap import (
     interval,
     resampled_scores,
 )
-from nmt.evaluation.degeneration import failure_rates
-from nmt.evaluation.length import DEFAULT_EDGES
-from nmt.evaluation.run_results import TranslatedSentence
-from nmt.evaluation.sufficient_statistics import (
+from nmt.comparison.sufficient_statistics import (
     Floats,
     Scorer,
     bleu_of,
@@ -30,6 +27,9 @@ from nmt.evaluation.sufficient_statistics import (
     chrf_statistics,
     length_ratio_of,
 )
+from nmt.evaluation.degeneration import failure_rates
+from nmt.evaluation.length import DEFAULT_EDGES
+from nmt.evaluation.run_results import TranslatedSentence
 
 Members = NDArray[np.intp]
 

@@ -1,0 +1,1 @@
+"""Several runs against each other, with intervals and tests: what `results.json` holds."""

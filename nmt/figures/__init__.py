@@ -1,0 +1,1 @@
+"""Figures, drawn without a display and the same bytes for the same numbers."""

@@ -1,0 +1,1 @@
+"""The report of a comparison, from `results.json` alone."""
