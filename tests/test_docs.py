@@ -96,11 +96,14 @@ def test_every_name_of_code_that_a_page_links_to_is_in_that_file(path):
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_no_formula_holds_what_markdown_takes_for_an_escape(path):
+def test_formulas_are_what_github_shows_as_formulas(path):
     """GitHub would show `\\,` as a comma and `\\\\` as one backslash."""
     text = BLOCK.sub("", path.read_text(encoding="utf-8"))
     formulas = re.findall(r"\$\$.+?\$\$|\$[^$\n]+\$", text, flags=re.S)
     assert len(formulas) > 50
+    inline = re.sub(r"\$\$.+?\$\$", "", text)
+    beside = re.findall(r"(^|.)\$[^$\n]+\$(?=(.|$))", inline, flags=re.M)
+    assert [pair for pair in beside if pair[0] not in " (|*" or re.match(r"\w", pair[1])] == []
     assert [formula for formula in formulas if re.search(r"\\[^A-Za-z ]|<", formula)] == []
 
 

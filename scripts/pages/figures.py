@@ -205,7 +205,7 @@ def draw_cost(cost: Mapping[str, Any]) -> Figure:
     for axes in (seconds, mib):
         axes.set_yscale("log")
         axes.set_xscale("log", base=2)
-        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.set_xticks(ticks, [str(tick) for tick in ticks], fontsize=9)
         axes.set_xlabel("length of the input (tokens)", color=INK)
         tidy(axes)
     mib.set_ylim(bottom=1)  # less depends on what the allocator had left over
