@@ -59,7 +59,7 @@ def draw(docs: Path) -> list[Path]:
     }
     for name, figure in figures.items():
         path = docs / "attention" / f"{name}.png"
-        figure.savefig(path, dpi=110, metadata={"Software": None})
+        figure.savefig(path, dpi=100, metadata={"Software": None})
     return [docs / "attention" / f"{name}.png" for name in figures]
 
 

@@ -186,7 +186,7 @@ def test_runs_are_ordered_by_option_and_seeds_are_averaged(script, tmp_path):
     assert 0 < second < 90
     table = script("pages.tables").bleu_tables(bleu, "en")
     assert f"| `full` | `rope` | {(100 + second) / 2:.1f} |\n" in table
-    assert "100 updates, training pairs joined: one by one; mean over seeds: 1, 2." in table
+    assert "100 updates, training pairs not joined; seeds averaged: 1, 2." in table
 
 
 def test_joined_inputs_of_60_to_80_words_are_scored_beside_their_sentences(script, tmp_path):

@@ -22,8 +22,9 @@ _WORDS: dict[str, dict[str, str]] = {
         "measured": "One layer, width {width}, 8 heads, one sentence, forward and backward, the "
         "median of {rounds}; {device}, threads: {threads}, torch {torch}.",
         "unmeasured": "*Not measured yet.*",
-        "setup": "{updates:,} updates, training pairs joined: {joined}; mean over seeds: {seeds}.",
-        "alone": "one by one",
+        "setup": "{updates:,} updates, {training}; seeds averaged: {seeds}.",
+        "alone": "training pairs not joined",
+        "several": "training pairs joined, so many at a time: {}",
         "encoder": "`encoder_attention`",
         "positions": "`positions`",
         "probe": "60-80 words, joined",
@@ -44,8 +45,9 @@ _WORDS: dict[str, dict[str, str]] = {
         "measured": "单层，宽度 {width}，8 个头，一个句子，前向加反向，{rounds} 次的中位数；"
         "{device}，线程数 {threads}，torch {torch}。",
         "unmeasured": "*尚未测量。*",
-        "setup": "{updates:,} 次更新，训练句对的拼接：{joined}；随机种子数：{seeds}，取平均。",
-        "alone": "不拼接",
+        "setup": "{updates:,} 次更新，{training}；取平均的随机种子数：{seeds}。",
+        "alone": "训练句对不拼接",
+        "several": "训练句对每次拼接的个数：{}",
         "encoder": "`encoder_attention`",
         "positions": "`positions`",
         "probe": "60-80 词，拼接",
@@ -161,9 +163,10 @@ def _bleu_table(runs: Sequence[Mapping[str, Any]], words: Mapping[str, str]) -> 
         [*(f"`{option}`" for option in key), *(_mean(scores, column) for column in columns)]
         for key, scores in groups.items()
     ]
+    joined = runs[0]["joined_in_training"]
     caption = words["setup"].format(
         updates=runs[0]["updates"],
-        joined=runs[0]["joined_in_training"] or words["alone"],
+        training=words["several"].format(joined) if joined else words["alone"],
         seeds=", ".join(sorted({str(len(scores)) for scores in groups.values()})),
     )
     head = [words["encoder"], words["positions"], *columns.values()]
