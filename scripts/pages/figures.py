@@ -21,7 +21,11 @@ NUM_KEYS = 64  # of the saturation figure
 NUM_DRAWS = 1000
 HEAD_WIDTHS = [2**k for k in range(2, 11)]
 PATTERN_LENGTH, PATTERN_WINDOW = 96, 6
-PARTS = {"itself and its neighbours": "#0072B2", "global": "#E69F00", "random blocks": "#CC79A7"}
+PARTS = {
+    "seen by the rule": "#0072B2",
+    "by a global token": "#E69F00",
+    "by a random block": "#CC79A7",
+}
 CPU = torch.device("cpu")
 
 
