@@ -1,0 +1,1 @@
+"""What is drawn and counted for the pages in docs/."""
