@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from torch import Tensor
 
-from nmt.evaluation.plots_style import COLOURS, GREY, INK, MARKERS, new_figure, tidy
+from nmt.figures.style import COLOURS, GREY, INK, MARKERS, new_figure, tidy
 from nmt.models.attention import causal_mask, dot_product_weights
 from nmt.models.distance_bias import DistanceBias, distance_bucket
 from nmt.models.encoder_attention import EncoderAttention, dense_mask
