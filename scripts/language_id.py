@@ -57,14 +57,15 @@ def train_identifier(
     """
     torch.manual_seed(seed)
     draw = random.Random(seed)
-    lines = [[words for text in side if (words := words_of(text))] for side in sides]
+    lines = [[text for text in side if words_of(text)] for side in sides]
     model = LanguageClassifier(**MODEL)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, updates)
     answers = torch.arange(2.0).repeat_interleave(batch_size)
     for _ in range(updates):
-        chosen = [words for side in lines for words in draw.choices(side, k=batch_size)]
-        odds, _ = model(*pack([_stretch(words, draw) for words in chosen], model.num_buckets))
+        chosen = [text for side in lines for text in draw.choices(side, k=batch_size)]
+        stretches = [_stretch(words_of(text), draw) for text in chosen]
+        odds, _ = model(*pack(stretches, model.num_buckets))
         loss = F.binary_cross_entropy_with_logits(odds, answers)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
