@@ -29,12 +29,11 @@ from rich.text import Text
 from nmt.cli.translate import read_lines
 from nmt.data.files import Languages, language_of, read_parallel
 from nmt.data.grammar import generate_splits
+from nmt.data.hashed_words import pack, words_of
 from nmt.data.language_identification import (
     Judgement,
     LanguageIdentifier,
     load_identifier,
-    pack,
-    words_of,
 )
 from nmt.evaluation.plots_attention import draw_lines
 from nmt.evaluation.plots_style import save_png

@@ -17,6 +17,7 @@ from nmt.cli.untranslated import name_untranslated
 from nmt.data.cleaning import CleaningRules, clean
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.grammar import generate_splits
+from nmt.data.hashed_words import ngrams_of, pack, words_of
 from nmt.data.language_identification import (
     CERTAIN,
     LEAST_WORDS,
@@ -24,9 +25,6 @@ from nmt.data.language_identification import (
     LanguageCheck,
     LanguageIdentifier,
     load_identifier,
-    ngrams_of,
-    pack,
-    words_of,
 )
 from nmt.models.attention import AdditiveAttention
 from nmt.models.language_classifier import LanguageClassifier
@@ -87,6 +85,16 @@ def test_a_short_training_tells_the_languages_of_the_grammar_apart(program, spli
         right, total = program.accuracy(identifier, splits[name])
         assert total == 2 * len(splits[name][0])
         assert right >= 0.99 * total
+
+
+def test_chinese_without_spaces_is_told_from_english_in_sentences_never_seen(program):
+    english = ["I like books.", "The cat sleeps.", "We drink tea.", "He sees the dog.", "Go home."]
+    chinese = ["我喜欢书。", "猫在睡觉。", "我们喝茶。", "他看见那只狗。", "回家吧。"]
+    identifier = program.train_identifier(
+        (english, chinese), ("en", "zh"), updates=40, batch_size=8, seed=1
+    )
+    judged = identifier.identify(["他们喜欢喝茶。", "They like the tea.", "我用Linux看书。"])
+    assert [one.language for one in judged] == ["zh", "en", "zh"]
 
 
 def test_names_say_nothing(identifier):

@@ -1,10 +1,6 @@
 """Which of two languages a line is in, and whether that is beyond doubt.
 
-Words are what stands between white space, and single characters of Chinese and Japanese. A word is
-the set of its character n-grams (1 to 4, with its ends marked, in lower case), hashed into a table
-as in fastText (Bojanowski et al. 2017): so any word in any script has an embedding, endings and
-letters such as ß count in words never seen, nothing but weights has to be stored, and attention is
-over words that can be shown. A model file holds, for `torch.load(weights_only=True)`:
+A model file holds, for `torch.load(weights_only=True)`:
 
     format_version    int, raised when the meaning of a key or of an n-gram changes
     languages         the two language codes
@@ -14,17 +10,14 @@ over words that can be shown. A model file holds, for `torch.load(weights_only=T
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import re
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
+from nmt.data.hashed_words import pack, words_of
 from nmt.models.language_classifier import LanguageClassifier
 from nmt.weights_file import FileKind, check_keys, check_version, load_weights, read_weights_file
 
@@ -34,9 +27,6 @@ LEAST_WORDS = 6  # different ones with letters: fewer are names, code and quoted
 
 _ENTRIES = ("format_version", "languages", "hyper_parameters", "state_dict")
 _KIND = FileKind("language identifier", ".pt", "scripts/language_id.py")
-_CHARACTERS = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # kana and Chinese characters
-_WORD = re.compile(rf"[{_CHARACTERS}]|[^\s{_CHARACTERS}]+")
-_LONGEST_NGRAM = 4
 _CELLS = 8192  # lines x longest line of a batch
 
 
@@ -189,36 +179,6 @@ class LanguageCheck:
         of_sources = self.identifier.clearly_in(self.target_lang, sources)
         of_targets = self.identifier.clearly_in(self.source_lang, targets)
         return [any(sides) for sides in zip(of_sources, of_targets, strict=True)]
-
-
-def words_of(text: str) -> list[str]:
-    """Splits at white space and around each Chinese or Japanese character."""
-    return _WORD.findall(text)
-
-
-@functools.lru_cache(maxsize=100_000)
-def ngrams_of(word: str, num_buckets: int) -> list[int]:
-    """Returns the rows of the n-grams of a word in a table, the same on every machine."""
-    marked = f"<{word.lower()}>"
-    return [
-        zlib.crc32(marked[start : start + size].encode("utf-8", "surrogatepass")) % num_buckets
-        for size in range(1, _LONGEST_NGRAM + 1)
-        for start in range(len(marked) - size + 1)
-    ]
-
-
-def pack(lines: Iterable[Sequence[str]], num_buckets: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns n-grams, starts and mask of lines of words, as `LanguageClassifier` takes them."""
-    ngrams: list[int] = []
-    starts: list[int] = []
-    lengths: list[int] = []
-    for words in lines:
-        lengths.append(len(words))
-        for word in words:
-            starts.append(len(ngrams))
-            ngrams += ngrams_of(word, num_buckets)
-    mask = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
-    return torch.tensor(ngrams), torch.tensor(starts), mask
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
