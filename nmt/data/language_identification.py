@@ -22,8 +22,8 @@ from nmt.models.language_classifier import LanguageClassifier
 from nmt.weights_file import FileKind, check_keys, check_version, load_weights, read_weights_file
 
 FORMAT_VERSION = 1
-CERTAIN = 0.99  # probability of the wrong language
-LEAST_WORDS = 6  # different ones with letters: fewer are names, code and quoted titles too often
+CERTAIN = 0.999  # probability of the wrong language
+LEAST_WORDS = 5  # different ones with letters: fewer are names, code and quoted titles too often
 
 _ENTRIES = ("format_version", "languages", "hyper_parameters", "state_dict")
 _KIND = FileKind("language identifier", ".pt", "scripts/language_id.py")
