@@ -64,7 +64,7 @@ def splits():
 @pytest.fixture(scope="module")
 def identifier(program, splits):
     return program.train_identifier(
-        splits["train"], ("en", "de"), updates=120, batch_size=32, seed=1
+        splits["train"], ("en", "de"), updates=180, batch_size=32, seed=1
     )
 
 
