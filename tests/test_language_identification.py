@@ -139,11 +139,11 @@ def test_ngrams_are_one_to_four_characters_of_the_marked_word_in_lower_case():
     assert ngrams_of("Aß", 97) == [zlib.crc32(part.encode()) % 97 for part in parts]
 
 
-def test_evidence_is_the_number_of_different_words_with_letters():
-    words = ("The", "the", "--all", "42", "...", "我")
-    judged = Judgement("en", 0.9, words, (0.1, 0.3, 0.2, 0.1, 0.2, 0.1))
-    assert judged.evidence == 3
-    assert judged.unseen == "The --all 42 ... 我"
+def test_evidence_is_the_number_of_different_words_of_letters():
+    words = ("The", "the", "(don’t),", "--all", "a.tar", "x2", "/etc", "42", "...", "我")
+    judged = Judgement("en", 0.9, words, (0.05, 0.3, 0.2, 0.1, 0.05, 0.1, 0.05, 0.05, 0.05, 0.05))
+    assert judged.evidence == 3  # the, don't, 我
+    assert judged.unseen == "The (don’t), --all a.tar x2 /etc 42 ... 我"
 
 
 class OneWordTells(torch.nn.Module):

@@ -11,6 +11,7 @@ A model file holds, for `torch.load(weights_only=True)`:
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +24,10 @@ from nmt.weights_file import FileKind, check_keys, check_version, load_weights, 
 
 FORMAT_VERSION = 1
 CERTAIN = 0.999  # probability of the wrong language
-LEAST_WORDS = 5  # different ones with letters: fewer are names, code and quoted titles too often
+LEAST_WORDS = 5  # different ones of letters: fewer are names, code and quoted titles too often
 
+# Letters, an apostrophe within, punctuation around; but "--all", "/etc" and "$x" are code.
+_PLAIN = re.compile(r"[^\w\-/$%.~]*([^\W\d_]+(?:['’][^\W\d_]+)?)\W*")
 _ENTRIES = ("format_version", "languages", "hyper_parameters", "state_dict")
 _KIND = FileKind("language identifier", ".pt", "scripts/language_id.py")
 _CELLS = 8192  # lines x longest line of a batch
@@ -48,8 +51,9 @@ class Judgement:
 
     @property
     def evidence(self) -> int:
-        """How many different words have letters."""
-        return len({word.lower() for word in self.words if any(map(str.isalpha, word))})
+        """How many different words are words: of letters, not options, file names or numbers."""
+        plain = filter(None, map(_PLAIN.fullmatch, self.words))
+        return len({word[1].lower() for word in plain})
 
     @property
     def unseen(self) -> str:
@@ -88,7 +92,7 @@ class LanguageIdentifier:
     def clearly_in(self, language: str, texts: Sequence[str]) -> list[bool]:
         """Says of each line whether it is in `language`, not in the other one, beyond doubt.
 
-        That is: with probability `CERTAIN`, by at least `LEAST_WORDS` different words with letters,
+        That is: with probability `CERTAIN`, by at least `LEAST_WORDS` different words of letters,
         and still so without the one word that the model looked at most.
         """
 
