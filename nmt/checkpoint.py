@@ -13,19 +13,23 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from nmt.decoding.hypothesis import Search
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import Tokenizer
+from nmt.weights_file import (
+    FileKind,
+    check_keys,
+    check_version,
+    load_weights,
+    read_weights_file,
+)
 
 FORMAT_VERSION = 1
 HYPER_PARAMETERS = (
@@ -35,6 +39,7 @@ HYPER_PARAMETERS = (
 ALLOWED_TARGETS = ("nmt.models.", "nmt.decoding.")
 _ENTRIES = ("format_version", "global_step", "hyper_parameters", "state_dict")
 _WEIGHTS_PREFIX = "model."
+_CHECKPOINT = FileKind("checkpoint", ".ckpt", "train.py")
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ def load_checkpoint(path: str | Path, *, device: str | torch.device = "cpu") -> 
     config: dict[str, Any] = dict(content["hyper_parameters"])
     tokenizer = Tokenizer(config.pop("tokenizer"))
     model = build(config["model"], allowed=("nmt.models.",), vocab_size=tokenizer.vocab_size)
-    _load_weights(model, content["state_dict"], path)
+    load_weights(model, content["state_dict"], Path(path), _CHECKPOINT, prefix=_WEIGHTS_PREFIX)
     return Checkpoint(
         model=model.to(device).eval(),
         tokenizer=tokenizer,
@@ -91,14 +96,11 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         ValueError: The file is missing, cut short, no checkpoint, of another format, holds code, or
             a missing or unexpected key.
     """
-    content = _read(Path(path))
-    _check_keys("entry", _ENTRIES, content, path, extra_allowed=True)
-    if content["format_version"] != FORMAT_VERSION:
-        raise ValueError(
-            f"checkpoint {path} has format_version {content['format_version']!r} and this version "
-            f"of nmt reads {FORMAT_VERSION}: use the version of nmt that wrote it."
-        )
-    _check_keys("hyper-parameter", HYPER_PARAMETERS, content["hyper_parameters"], path)
+    path = Path(path)
+    content = read_weights_file(path, _CHECKPOINT)
+    check_keys("entry", _ENTRIES, content, path, _CHECKPOINT, extra_allowed=True)
+    check_version(content, FORMAT_VERSION, path, _CHECKPOINT)
+    check_keys("hyper-parameter", HYPER_PARAMETERS, content["hyper_parameters"], path, _CHECKPOINT)
     return content
 
 
@@ -111,8 +113,10 @@ def check_resumable(
         ValueError: As `load_checkpoint`, or the tokenizer, the languages (source, target) or the
             weights are not those of the checkpoint.
     """
-    content = _read(Path(path))
-    _check_keys("entry", (*_ENTRIES, "optimizer_states"), content, path, extra_allowed=True)
+    path = Path(path)
+    content = read_weights_file(path, _CHECKPOINT)
+    entries = (*_ENTRIES, "optimizer_states")
+    check_keys("entry", entries, content, path, _CHECKPOINT, extra_allowed=True)
     found = {name: tensor.shape for name, tensor in content["state_dict"].items()}
     expected = {_WEIGHTS_PREFIX + name: tensor.shape for name, tensor in model.state_dict().items()}
     before = tuple(content["hyper_parameters"][f"{side}_lang"] for side in ("source", "target"))
@@ -167,78 +171,6 @@ def _import_target(name: Any, allowed: tuple[str, ...]) -> Any:
     if not callable(target) or not f"{getattr(target, '__module__', '')}.".startswith(allowed):
         raise ValueError(f"{refusal}.")
     return target
-
-
-def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        kind = "is a directory" if path.is_dir() else "does not exist"
-        raise ValueError(f"checkpoint {path} {kind}: give the path of a .ckpt file.")
-    if not zipfile.is_zipfile(path):
-        raise ValueError(
-            f"{path} ({path.stat().st_size} bytes) is no checkpoint or is cut short: "
-            f"{_advice(path)}."
-        )
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except UnpicklingError as error:
-        raise ValueError(
-            f"checkpoint {path} holds more than tensors and plain values, so it was not loaded and "
-            "none of its code was run: use only files written by train.py."
-        ) from error
-    except (RuntimeError, OSError, EOFError, ValueError, LookupError) as error:
-        reason = str(error).partition("\n")[0][:200]
-        raise ValueError(f"checkpoint {path} is damaged ({reason}): {_advice(path)}.") from error
-    if not isinstance(content, dict):
-        raise ValueError(
-            f"{path} holds a {type(content).__name__}, no checkpoint: give a file of train.py."
-        )
-    return content
-
-
-def _advice(path: Path) -> str:
-    """Returns what to do without this file: use the newest whole one beside it, if there is one."""
-    others = [other for other in path.parent.glob("*.ckpt") if other != path]
-    whole = [other for other in others if zipfile.is_zipfile(other)]
-    if not whole:
-        return "copy it again, or give another .ckpt file written by train.py"
-    return f"copy it again, or use {max(whole, key=lambda other: other.stat().st_mtime)}"
-
-
-def _load_weights(
-    model: torch.nn.Module, state_dict: Mapping[str, Tensor], path: str | Path
-) -> None:
-    expected = {_WEIGHTS_PREFIX + name: tensor for name, tensor in model.state_dict().items()}
-    _check_keys("weight", expected, state_dict, path)
-    for name, tensor in expected.items():
-        if state_dict[name].shape != tensor.shape:
-            raise ValueError(
-                f"weight {name!r} of checkpoint {path} has shape {tuple(state_dict[name].shape)} "
-                f"where its model config needs {tuple(tensor.shape)}: use the file as it was saved."
-            )
-    model.load_state_dict({name: state_dict[_WEIGHTS_PREFIX + name] for name in model.state_dict()})
-
-
-def _check_keys(
-    kind: str,
-    expected: Iterable[str],
-    found: Mapping[str, Any],
-    path: str | Path,
-    *,
-    extra_allowed: bool = False,
-) -> None:
-    names = set(expected)
-    missing = sorted(names - set(found))
-    unexpected = [] if extra_allowed else sorted(map(str, set(found) - names))
-    faults = [
-        f"{fault} {kind} {', '.join(map(repr, keys[:5]))}{' ...' if len(keys) > 5 else ''}"
-        for fault, keys in (("lacks the", missing), ("has the unexpected", unexpected))
-        if keys
-    ]
-    if faults:
-        raise ValueError(
-            f"checkpoint {path} {' and '.join(faults)}: "
-            "use it with the version of nmt that wrote it."
-        )
 
 
 def _check_device(device: str | torch.device) -> None:

@@ -9,6 +9,8 @@ One line in, one line out, in order. The format, whatever the locale:
 * With `--num-hypotheses N`, N > 1, up to N lines for every input line, best first:
   line number (from 1), TAB, score, TAB, translation.
 * With `--alignment`, TAB and the links after each translation: `source-target` pairs from 0.
+* With `--check-language MODEL` standard error names the lines whose (best) translation is clearly
+  still in the source language, and their number at the end. The output is the same.
 * With `--score FILE` each line is the natural logarithm of p(translation | source), TAB, the
   perplexity of a token.
 
@@ -128,7 +130,8 @@ def translate(
         at_once: Answer each line before the next one is read.
 
     Raises:
-        ValueError: An option is out of range, or as `Translator.stream`.
+        ValueError: An option is out of range, the model of --check-language is unusable, or as
+            `Translator.stream`.
     """
     more: dict[str, Any] = {}  # what not every engine has
     if options.prefix is not None:
@@ -143,6 +146,15 @@ def translate(
         chunk_size=1 if at_once else options.chunk_size,
         **more,
     )
+    if options.check_language is not None:
+        from nmt.cli.untranslated import name_untranslated
+
+        translations = name_untranslated(
+            translations,
+            options.check_language,
+            (translator.source_lang, translator.target_lang),
+            first=options.first_line,
+        )
     return (
         "".join(
             line + "\n" for line in output_lines(translation, number, options.num_hypotheses)

@@ -38,6 +38,12 @@ def _add_files(group: Any) -> None:
         help="adds TAB and links of units, source-target from 0, such as 0-0 2-1",
     )
     add(
+        "--check-language",
+        metavar="MODEL",
+        help="says on standard error which translations are clearly in the source language; "
+        "a file of scripts/language_id.py",
+    )
+    add(
         "--score",
         metavar="FILE",
         help="translates nothing: log-probability TAB perplexity of these translations",
@@ -119,7 +125,8 @@ def given_search_options(options: argparse.Namespace) -> dict[str, Any]:
 
 def refuse_with_score(options: argparse.Namespace) -> None:
     """Raises ValueError where an option is given that has no meaning with --score."""
-    of_text = [name for name in ("prefix", "alignment") if getattr(options, name) is not None]
+    names = ("prefix", "alignment", "check_language")
+    of_text = [name for name in names if getattr(options, name) is not None]
     unused = [*given_search_options(options), *of_text]
     if unused:
         raise ValueError(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datasets import Dataset
 
 from nmt.data.columns import pairs
+from nmt.data.language_identification import LanguageCheck
 from nmt.data.length_unit import LengthUnit, count_units
 
 
@@ -26,6 +27,8 @@ class CleaningRules:
         max_length: The longest side allowed, inclusive.
         max_length_ratio: How many times longer one side may be than the other, inclusive.
         identical: Both sides are the same text (left untranslated).
+        language: Model file of `scripts/language_id.py`; a side that it finds beyond doubt in the
+            language of the other side goes (see `LanguageIdentifier.clearly_in`).
         duplicates: The same pair as an earlier one.
     """
 
@@ -34,12 +37,13 @@ class CleaningRules:
     max_length_ratio: float | None
     identical: bool
     duplicates: bool
+    language: str | None = None
 
     def __post_init__(self) -> None:
         """Checks the values.
 
         Raises:
-            ValueError: A limit below one.
+            ValueError: A limit below one, or a language rule without a file.
         """
         for name in ("max_length", "max_length_ratio"):
             value = getattr(self, name)
@@ -48,6 +52,11 @@ class CleaningRules:
                     f"data.cleaning.{name} is {value!r}; set it to 1 or more, or to null for "
                     "no limit."
                 )
+        if self.language and not isinstance(self.language, str):
+            raise ValueError(
+                f"data.cleaning.language is {self.language!r}; set it to a model file of "
+                "scripts/language_id.py, or to null."
+            )
 
 
 @dataclass(frozen=True)
@@ -80,10 +89,13 @@ _REASONS = {
     "max_length": "too long",
     "max_length_ratio": "lengths too different",
     "identical": "both sides are the same",
+    "language": "a side in the wrong language",
     "duplicates": "seen before",
 }
 
+_Pair = tuple[str, str]
 _Rule = Callable[[str, str, int, int], bool]
+_PAIRS_AT_ONCE = 10_000
 
 
 def clean(
@@ -92,6 +104,7 @@ def clean(
     rules: CleaningRules,
     source_unit: LengthUnit = "word",
     target_unit: LengthUnit = "word",
+    language_check: LanguageCheck | None = None,
 ) -> tuple[list[int], CleaningReport]:
     """Chooses the usable pairs of training data; both halves of a pair stay or go together.
 
@@ -100,11 +113,12 @@ def clean(
         rules: What is removed.
         source_unit: What the length of a source is counted in.
         target_unit: What the length of a target is counted in.
+        language_check: With the model of `rules.language`.
 
     Returns:
         The row numbers that are kept, in order, and the counts.
     """
-    checks = _checks(rules)
+    checks = _checks(rules, _in_wrong_language(dataset, language_check))
     removed = dict.fromkeys(checks, 0)
     keep: list[int] = []
     for row, (source, target) in enumerate(pairs(dataset)):
@@ -118,7 +132,7 @@ def clean(
     return keep, CleaningReport(len(dataset), removed)
 
 
-def _checks(rules: CleaningRules) -> dict[str, _Rule]:
+def _checks(rules: CleaningRules, in_wrong_language: set[_Pair]) -> dict[str, _Rule]:
     """Returns the rules that are on: true for (source, target, lengths) that must go."""
     checks: dict[str, _Rule] = {}
     if rules.empty:
@@ -129,9 +143,22 @@ def _checks(rules: CleaningRules) -> dict[str, _Rule]:
         checks["max_length_ratio"] = lambda source, target, s, t: max(s, t) > ratio * min(s, t)
     if rules.identical:
         checks["identical"] = lambda source, target, s, t: source.strip() == target.strip()
+    if rules.language:
+        checks["language"] = lambda source, target, s, t: (source, target) in in_wrong_language
     if rules.duplicates:
         checks["duplicates"] = _SeenBefore()
     return checks
+
+
+def _in_wrong_language(dataset: Dataset, check: LanguageCheck | None) -> set[_Pair]:
+    """Judges many pairs at a time, which is much faster than one by one."""
+    found: set[_Pair] = set()
+    if check is not None:
+        for rows in dataset.select_columns(["source", "target"]).iter(batch_size=_PAIRS_AT_ONCE):
+            both = zip(rows["source"], rows["target"], strict=True)
+            wrong = check.wrong(rows["source"], rows["target"])
+            found.update(pair for pair, is_wrong in zip(both, wrong, strict=True) if is_wrong)
+    return found
 
 
 class _SeenBefore:

@@ -18,6 +18,7 @@ from nmt.data.cleaning import CleaningReport, CleaningRules
 from nmt.data.columns import texts
 from nmt.data.corpus import Corpus, CorpusOptions
 from nmt.data.joining import Concatenation, JoinedPairs, join_test
+from nmt.data.language_identification import LanguageCheck, load_identifier
 from nmt.data.length_unit import check_unit, count_units, default_unit
 from nmt.data.loader import TrainLoader, outlive_signals
 from nmt.data.options import build_options
@@ -137,13 +138,26 @@ class TranslationDataModule(pl.LightningDataModule):
         return Corpus(self.corpus, cache_dir=self._cache_dir)
 
     @cached_property
+    def _language_check(self) -> LanguageCheck | None:
+        if not self._rules.language:
+            return None
+        languages = (self.corpus.source_lang, self.corpus.target_lang)
+        try:
+            identifier = load_identifier(self._rules.language, languages=languages)
+        except ValueError as error:
+            raise ValueError(f"data.cleaning.language: {error}") from error
+        return LanguageCheck(identifier, *languages)
+
+    @cached_property
     def _cleaned(self) -> CleanedText:
+        language_check = self._language_check  # before any text is read
         return clean_text(
             self._raw["train"],
             self._rules,
             source_unit=self.length_unit,
             target_unit=default_unit(self.corpus.target_lang),
             cache_dir=self._cache_dir,
+            language_check=language_check,
         )
 
     @cached_property
@@ -169,7 +183,12 @@ class TranslationDataModule(pl.LightningDataModule):
         )
 
     def prepare_data(self) -> None:
-        """Loads, cleans, trains the tokenizer and encodes; what is there already is only mapped."""
+        """Loads, cleans, trains the tokenizer and encodes; what is there already is only mapped.
+
+        Raises:
+            ValueError: Something that the options name is missing or unusable.
+        """
+        _ = self._language_check  # a file that is refused is refused before any text is read
         for name in self._names:
             self._text(name)  # all of it is read before work begins on any
         for name in self._names:

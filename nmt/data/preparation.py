@@ -18,6 +18,7 @@ from datasets import Dataset
 
 from nmt.data.cache import cached, content_key, key_of
 from nmt.data.cleaning import CleaningReport, CleaningRules, clean
+from nmt.data.language_identification import LanguageCheck
 from nmt.data.length_unit import LengthUnit
 from nmt.data.tokenised import TokenisedDataset, write_tokenised
 from nmt.tokenizer import Tokenizer, train_tokenizer
@@ -62,16 +63,25 @@ def clean_text(
     source_unit: LengthUnit,
     target_unit: LengthUnit,
     cache_dir: Path,
+    language_check: LanguageCheck | None = None,
 ) -> CleanedText:
     """Returns the training pairs that pass the rules.
 
     Raises:
         ValueError: None does.
     """
-    key = key_of(_VERSION, content_key(train), asdict(rules), source_unit, target_unit)
+    options = asdict(rules)
+    options["language"] = None if language_check is None else language_check.key()
+    key = key_of(_VERSION, content_key(train), options, source_unit, target_unit)
 
     def make(folder: Path) -> None:
-        rows, report = clean(train, rules=rules, source_unit=source_unit, target_unit=target_unit)
+        rows, report = clean(
+            train,
+            rules=rules,
+            source_unit=source_unit,
+            target_unit=target_unit,
+            language_check=language_check,
+        )
         np.save(folder / "rows.npy", np.asarray(rows, dtype=np.int64))
         (folder / "report.json").write_text(json.dumps(asdict(report)), encoding="utf-8")
 

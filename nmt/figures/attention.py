@@ -1,4 +1,4 @@
-"""Heat maps of one model's attention: a panel a layer, or a panel a head of every layer."""
+"""Heat maps of one model's attention: a panel a layer, a panel a head of every layer, or a line."""
 
 from __future__ import annotations
 
@@ -52,4 +52,27 @@ def draw_attention(
     figure.colorbar(
         image, ax=figure.axes, shrink=min(1.0, 2.5 / height), aspect=20, label="attention weight"
     )
+    return figure
+
+
+def draw_lines(
+    lines: Sequence[tuple[Sequence[str], Sequence[float]]], *, names: Sequence[str], title: str
+) -> Figure:
+    """Draws the words of some lines, each with its attention weights, one line below the other.
+
+    Args:
+        lines: The words and weights of each.
+        names: What stands below each line.
+        title: Of the figure.
+    """
+    fonts = font_families("".join(word for words, _ in lines for word in words))
+    longest = max(len(words) for words, _ in lines)
+    heights = [0.8 + _LABEL_INCHES * max(map(len, words)) for words, _ in lines]
+    width = max(3.5, CELL_INCHES * longest + 0.9, _TITLE_INCHES + 0.1 * len(title))
+    figure = new_figure(width, sum(heights) + _TITLE_INCHES, title=title)
+    all_axes = figure.subplots(len(lines), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, (words, weights), name in zip(all_axes, lines, names, strict=True):
+        image = draw_panel(axes, [weights], rows=[""], columns=words, name=name, fonts=fonts)
+        axes.set_xlim(-0.5, longest - 0.5)
+    figure.colorbar(image, ax=list(all_axes), aspect=20, label="attention weight")
     return figure

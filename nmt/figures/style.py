@@ -16,6 +16,8 @@ MARKERS = "osD^vPX"
 INK, GREY, SHADE = "#222222", "#666666", "#EFEFEF"
 
 _DEFAULT_FONT = "DejaVu Sans"  # comes with matplotlib
+# `font_families` has named the missing characters already, once instead of one by one.
+_MISSING = "Glyph .* missing from font"
 
 
 def new_figure(width: float, height: float, *, title: str = "") -> Figure:
@@ -50,12 +52,18 @@ def set_score_axis(axes: Axes, name: str) -> None:
 def save_figure(figure: Figure, directory: Path, name: str) -> list[Path]:
     """Writes NAME.png and NAME.svg without dates or versions and returns their paths."""
     png, svg = directory / f"{name}.png", directory / f"{name}.svg"
+    save_png(figure, png)
     with warnings.catch_warnings(), rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
-        # `font_families` has named the missing characters already, once instead of one by one.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(png, dpi=150, metadata={"Software": None})
+        warnings.filterwarnings("ignore", message=_MISSING)
         figure.savefig(svg, metadata={"Date": None, "Creator": None})
     return [png, svg]
+
+
+def save_png(figure: Figure, path: Path) -> None:
+    """Writes one PNG file without dates or versions."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=_MISSING)
+        figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
 
 
 def font_families(text: str) -> list[str]:
