@@ -35,8 +35,8 @@ from nmt.data.language_identification import (
     LanguageIdentifier,
     load_identifier,
 )
-from nmt.evaluation.plots_attention import draw_lines
-from nmt.evaluation.plots_style import save_png
+from nmt.figures.attention import draw_lines
+from nmt.figures.style import save_png
 from nmt.models.language_classifier import LanguageClassifier
 
 MODEL = {"num_buckets": 2**14, "width": 32, "hidden": 48, "attention_dim": 32}
