@@ -3,7 +3,8 @@
 The file is what Lightning writes, read without Lightning and with `weights_only=True`: it can
 hold tensors and plain values, never code. `torch.save` keeps the tokenizer's `bytes` as they are.
 
-    format_version     int, raised when the meaning of a key changes
+    format_version     int, raised when the meaning of a key changes; a key that is new has a
+                       value that stands for files without it
     global_step        int, updates so far
     hyper_parameters   the arguments of `nmt.training.translation_module.TranslationModule`
     state_dict         `model.<name>` -> tensor
@@ -29,9 +30,10 @@ from nmt.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
 HYPER_PARAMETERS = (
-    *("model", "tokenizer", "source_lang", "target_lang", "decoding"),
+    *("model", "tokenizer", "lowercase", "source_lang", "target_lang", "decoding"),
     *("optimizer", "scheduler", "token_budget", "label_smoothing", "seed"),
 )
+_ADDED_LATER = {"lowercase": False}  # hyper-parameters that older files lack, and what they did
 ALLOWED_TARGETS = ("nmt.models.", "nmt.decoding.")
 _ENTRIES = ("format_version", "global_step", "hyper_parameters", "state_dict")
 _WEIGHTS_PREFIX = "model."
@@ -70,7 +72,7 @@ def load_checkpoint(path: str | Path, *, device: str | torch.device = "cpu") -> 
     _check_device(device)
     content = read_checkpoint(path)
     config: dict[str, Any] = dict(content["hyper_parameters"])
-    tokenizer = Tokenizer(config.pop("tokenizer"))
+    tokenizer = Tokenizer(config.pop("tokenizer"), lowercase=config["lowercase"])
     model = build(config["model"], allowed=("nmt.models.",), vocab_size=tokenizer.vocab_size)
     _load_weights(model, content["state_dict"], path)
     return Checkpoint(
@@ -98,8 +100,9 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
             f"checkpoint {path} has format_version {content['format_version']!r} and this version "
             f"of nmt reads {FORMAT_VERSION}: use the version of nmt that wrote it."
         )
-    _check_keys("hyper-parameter", HYPER_PARAMETERS, content["hyper_parameters"], path)
-    return content
+    hyper_parameters = _ADDED_LATER | dict(content["hyper_parameters"])
+    _check_keys("hyper-parameter", HYPER_PARAMETERS, hyper_parameters, path)
+    return {**content, "hyper_parameters": hyper_parameters}
 
 
 def check_resumable(

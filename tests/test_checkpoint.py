@@ -32,6 +32,7 @@ def hyper_parameters(tokenizer_bytes, name="rnn"):
     return {
         "model": {"_target_": TARGETS[name], **OPTIONS[name]},
         "tokenizer": tokenizer_bytes,
+        "lowercase": False,
         "source_lang": "en",
         "target_lang": "de",
         "decoding": {"_target_": "nmt.decoding.beam.BeamSearch", "beam_size": 3},
@@ -163,12 +164,20 @@ def test_a_weight_of_another_shape_is_named(content, path):
     assert "(2, 3, 5)" in message
 
 
-@pytest.mark.parametrize("name", HYPER_PARAMETERS)
+@pytest.mark.parametrize("name", sorted({*HYPER_PARAMETERS} - {"lowercase"}))
 def test_a_renamed_hyper_parameter_is_named(content, path, name):
     content["hyper_parameters"]["renamed"] = content["hyper_parameters"].pop(name)
     message = refusal(path, content)
     assert f"lacks the hyper-parameter {name!r}" in message
     assert "unexpected hyper-parameter 'renamed'" in message
+
+
+def test_a_file_from_before_lowercase_was_stored_translates_text_as_it_is(content, path):
+    del content["hyper_parameters"]["lowercase"]
+    torch.save(content, path)
+    checkpoint = load_checkpoint(path)
+    assert checkpoint.config["lowercase"] is False
+    assert checkpoint.tokenizer.lowercase is False
 
 
 @pytest.mark.parametrize(

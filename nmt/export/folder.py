@@ -68,6 +68,7 @@ def export_checkpoint(
         "format_version": FORMAT_VERSION,
         "source_lang": trained.source_lang,
         "target_lang": trained.target_lang,
+        "lowercase": trained.tokenizer.lowercase,
         "decoding": trained.config["decoding"],
         "max_positions": position_limit(trained.model),
         "quantization": quantization,
@@ -114,7 +115,7 @@ def read_folder(folder: str | Path) -> ExportedModel:
         )
     return ExportedModel(
         folder=folder,
-        tokenizer=Tokenizer(tokenizer),
+        tokenizer=Tokenizer(tokenizer, lowercase=description.get("lowercase", False)),
         search=build(description["decoding"], allowed=("nmt.decoding.",)),
         source_lang=description["source_lang"],
         target_lang=description["target_lang"],
@@ -124,6 +125,7 @@ def read_folder(folder: str | Path) -> ExportedModel:
 
 def _readme(description: dict[str, Any], tokenizer: Tokenizer) -> str:
     languages = f"{description['source_lang']}-{description['target_lang']}"
+    lowercase = "\ntext = text.lower()  # and no capitals" if description["lowercase"] else ""
     never = json.dumps([[piece] for piece in tokenizer.pieces(tokenizer.forbidden_ids)])
     return f"""# {languages} translation model for CTranslate2
 
@@ -139,7 +141,7 @@ import ctranslate2, sentencepiece
 
 pieces = sentencepiece.SentencePieceProcessor(model_file="spm.model")
 translator = ctranslate2.Translator(".", device="cpu")
-text = " ".join("A sentence.".split())  # the model knows single spaces only
+text = " ".join("A sentence.".split())  # the model knows single spaces only{lowercase}
 (result,) = translator.translate_batch(
     [pieces.encode(text, out_type=str)],
     beam_size=5,
