@@ -9,9 +9,9 @@ import platform
 from pathlib import Path
 
 import torch
-from benchmarks import attention, data, ddp
+from benchmarks import attention, data, ddp, decode
 
-BENCHMARKS = {"attention": attention, "data": data, "ddp": ddp}
+BENCHMARKS = {"attention": attention, "data": data, "ddp": ddp, "decode": decode}
 
 
 def main() -> None:
