@@ -178,7 +178,11 @@ def _beam(
     }
     search = BeamSearch(beam_size=BEAM_SIZE, min_length=BEAM_TOKENS, max_length=BEAM_TOKENS)
     exported = exported_search(
-        models[f"transformer {NUM_HEADS}/2"], sources, search, threads=arguments.threads
+        models[f"transformer {NUM_HEADS}/2"],
+        sources,
+        search,
+        vocab_size=arguments.vocab_size,
+        threads=arguments.threads,
     )
     models["bahdanau"] = recurrent(arguments, attention="additive")
     models["rnn"] = recurrent(arguments, attention="none")

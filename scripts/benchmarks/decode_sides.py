@@ -147,7 +147,8 @@ def cache_kib(model: EncoderDecoder, length: int) -> float:
     state = model.start(torch.tensor([[EOS]]), None)
     _, state = model.step(torch.full((1, length), BOS), state)
     tensors = [tensor for cache in state.past for tensor in (cache.keys, cache.values)]
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors) / 1024
+    num_bytes: int = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return num_bytes / 1024
 
 
 class _Pieces:
@@ -162,14 +163,18 @@ class _Pieces:
 
 
 def exported_search(
-    model: EncoderDecoder, sources: Sequence[list[int]], search: BeamSearch, *, threads: int
+    model: EncoderDecoder,
+    sources: Sequence[list[int]],
+    search: BeamSearch,
+    *,
+    vocab_size: int,
+    threads: int,
 ) -> Callable[[], int] | None:
     """Returns a search of CTranslate2 for as many tokens; None where it is not installed."""
     try:
         import ctranslate2
     except ImportError:
         return None
-    vocab_size = model.get_submodule("embedding.table").weight.shape[0]
     names: Any = _Pieces(vocab_size)
     with tempfile.TemporaryDirectory(prefix="nmt-decode-") as folder:
         to_ctranslate2(model, names, quantization="float32").save(folder)
