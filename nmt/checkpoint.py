@@ -34,6 +34,7 @@ HYPER_PARAMETERS = (
     *("optimizer", "scheduler", "token_budget", "label_smoothing", "seed"),
 )
 _ADDED_LATER = {"lowercase": False}  # hyper-parameters that older files lack, and what they did
+_BUILT = ("model", "decoding")
 ALLOWED_TARGETS = ("nmt.models.", "nmt.decoding.")
 _ENTRIES = ("format_version", "global_step", "hyper_parameters", "state_dict")
 _WEIGHTS_PREFIX = "model."
@@ -100,8 +101,11 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
             f"checkpoint {path} has format_version {content['format_version']!r} and this version "
             f"of nmt reads {FORMAT_VERSION}: use the version of nmt that wrote it."
         )
+    _check_types(content, {"hyper_parameters": Mapping, "state_dict": Mapping}, path)
     hyper_parameters = _ADDED_LATER | dict(content["hyper_parameters"])
     _check_keys("hyper-parameter", HYPER_PARAMETERS, hyper_parameters, path)
+    _check_types(hyper_parameters, {"tokenizer": bytes, **dict.fromkeys(_BUILT, Mapping)}, path)
+    _check_types(content["state_dict"], dict.fromkeys(content["state_dict"], Tensor), path)
     return {**content, "hyper_parameters": hyper_parameters}
 
 
@@ -242,6 +246,17 @@ def _check_keys(
             f"checkpoint {path} {' and '.join(faults)}: "
             "use it with the version of nmt that wrote it."
         )
+
+
+def _check_types(
+    content: Mapping[str, Any], expected: Mapping[str, type], path: str | Path
+) -> None:
+    for name, kind in expected.items():
+        if not isinstance(content[name], kind):
+            raise ValueError(
+                f"checkpoint {path} holds a {type(content[name]).__name__} as {name!r}, where a "
+                f"{kind.__name__} belongs: use the file as it was saved."
+            )
 
 
 def _check_device(device: str | torch.device) -> None:

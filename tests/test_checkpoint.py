@@ -172,6 +172,23 @@ def test_a_renamed_hyper_parameter_is_named(content, path, name):
     assert "unexpected hyper-parameter 'renamed'" in message
 
 
+@pytest.mark.parametrize(
+    ("entry", "name", "value"),
+    [
+        (None, "hyper_parameters", [3]),
+        (None, "state_dict", 5),
+        ("hyper_parameters", "tokenizer", "text"),
+        ("hyper_parameters", "model", 7),
+        ("hyper_parameters", "decoding", "beam"),
+        ("state_dict", "model.readout.bias", 11),
+    ],
+)
+def test_an_entry_of_another_type_is_named(content, path, entry, name, value):
+    (content if entry is None else content[entry])[name] = value
+    message = refusal(path, content)
+    assert f"holds a {type(value).__name__} as {name!r}" in message
+
+
 def test_a_file_from_before_lowercase_was_stored_translates_text_as_it_is(content, path):
     del content["hyper_parameters"]["lowercase"]
     torch.save(content, path)

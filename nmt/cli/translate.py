@@ -23,6 +23,7 @@ error.
 from __future__ import annotations
 
 import argparse
+import codecs
 import contextlib
 import gzip
 import logging
@@ -41,12 +42,15 @@ if TYPE_CHECKING:
     from nmt.scoring import TranslationScore
     from nmt.translator import Translator
 
-_BOM = b"\xef\xbb\xbf"
+_BOM = codecs.BOM_UTF8
+_GZIP = b"\x1f\x8b"
 logger = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the program; returns its exit status."""
+    if sys.stderr is None:  # closed: then messages go nowhere, and not into an opened file
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     options = parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, format=f"{PROGRAM}: %(message)s")
     try:
@@ -61,7 +65,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + 13  # as if SIGPIPE had ended it
     except KeyboardInterrupt:
         return 128 + 2
-    except (ValueError, OSError, EOFError, zlib.error) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        print(
+            f"{PROGRAM}: error: a .gz file is damaged or not compressed ({error}): "
+            "compress it again.",
+            file=sys.stderr,
+        )
+        return 1
+    except OSError as error:
+        reason = error.strerror or error
+        print(f"{PROGRAM}: error: text cannot be read or written ({reason}).", file=sys.stderr)
+        return 1
+    except ValueError as error:
         print(f"{PROGRAM}: error: {error}", file=sys.stderr)
         return 1
     return 0
@@ -220,9 +235,13 @@ def read_lines(stream: Iterable[bytes], *, first: int = 1) -> Iterator[str]:
     Args:
         stream: Of bytes, line by line.
         first: The number of its first line in the whole text.
+
+    Raises:
+        ValueError: It begins as UTF-16 or compressed files do.
     """
     for number, line in enumerate(stream, first):
         if number == 1:
+            _check_text(line)
             line = line.removeprefix(_BOM)
             if not line:
                 return
@@ -236,6 +255,14 @@ def read_lines(stream: Iterable[bytes], *, first: int = 1) -> Iterator[str]:
                 error.start + 1,
             )
             yield text.decode("utf-8", errors="replace")
+
+
+def _check_text(beginning: bytes) -> None:
+    """Refuses what is no text at all; a damaged line in a text is only warned of."""
+    if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ValueError("the text is UTF-16: convert it with iconv -f UTF-16 -t UTF-8.")
+    if beginning.startswith(_GZIP):
+        raise ValueError("the text is compressed: name the file .gz, or pipe it through zcat.")
 
 
 def output_lines(translation: Translation, number: int, num_hypotheses: int | None) -> list[str]:
@@ -260,15 +287,22 @@ def output_lines(translation: Translation, number: int, num_hypotheses: int | No
 
 
 def _open_input(path: str | None, stack: contextlib.ExitStack) -> IO[bytes]:
-    return sys.stdin.buffer if path is None else _open(path, "rb", stack)
+    if path is not None:
+        return _open(path, "rb", stack)
+    if sys.stdin is None:
+        raise ValueError("standard input is closed: give --input FILE.")
+    return sys.stdin.buffer
 
 
 def _open_output(options: argparse.Namespace, stack: contextlib.ExitStack) -> IO[bytes]:
     if options.output is None:
+        if sys.stdout is None:
+            raise ValueError("standard output is closed: give --output FILE.")
         return sys.stdout.buffer
-    exist = options.input is not None and os.path.exists(options.output)
-    if exist and os.path.samefile(options.input, options.output):
-        raise ValueError(f"{options.output} is the input too: write to another file.")
+    for path in (options.input, options.prefix, options.score, options.checkpoint):
+        both_exist = path is not None and os.path.exists(path) and os.path.exists(options.output)
+        if both_exist and os.path.samefile(path, options.output):
+            raise ValueError(f"{options.output} is read from too: write to another file.")
     return _open(options.output, "wb", stack)
 
 
