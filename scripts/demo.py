@@ -5,6 +5,7 @@ reaches nobody else.
 """
 
 import argparse
+import socket
 import sys
 from collections.abc import Sequence
 
@@ -25,15 +26,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     torch.set_num_threads(options.threads)
     try:
+        address = _bound(options.host, options.port)
         app = make_app(load_models(options.checkpoints, device=options.device))
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     import uvicorn  # comes with gradio
 
-    print(f"Open http://{options.host}:{options.port} (Ctrl+C ends it).", flush=True)
-    uvicorn.run(app, host=options.host, port=options.port, log_level="warning")
+    print(f"Open http://{options.host}:{address.getsockname()[1]} (Ctrl+C ends it).", flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[address])
     return 0
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Takes the address, before models are loaded; nobody is answered yet.
+
+    Raises:
+        ValueError: It cannot be had.
+    """
+    address = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        address.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        address.bind((host, port))
+    except (OSError, OverflowError) as error:
+        address.close()
+        raise ValueError(
+            f"{host} port {port} cannot be served ({error}): choose another --host or --port."
+        ) from error
+    return address
 
 
 if __name__ == "__main__":
