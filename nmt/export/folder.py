@@ -21,6 +21,7 @@ from nmt.tokenizer import Tokenizer
 FORMAT_VERSION = 1
 _DESCRIPTION = "nmt.json"
 _TOKENIZER = "spm.model"
+_KEYS = ("source_lang", "target_lang", "decoding", "max_positions")  # without which it is no use
 
 
 @dataclass(frozen=True)
@@ -98,20 +99,22 @@ def read_folder(folder: str | Path) -> ExportedModel:
         ValueError: It is no folder that `export_checkpoint` wrote.
     """
     folder = Path(folder)
+    advice = "write one with scripts/export_ctranslate2.py CHECKPOINT DIR"
     try:
-        description: dict[str, Any] = json.loads(
-            (folder / _DESCRIPTION).read_text(encoding="utf-8")
-        )
+        description = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
         tokenizer = (folder / _TOKENIZER).read_bytes()
     except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{folder} is no exported model ({error}): "
-            "write one with scripts/export_ctranslate2.py CHECKPOINT DIR."
-        ) from error
+        raise ValueError(f"{folder} is no exported model ({error}): {advice}.") from error
+    if not isinstance(description, dict):
+        raise ValueError(f"{folder / _DESCRIPTION} holds no description of a model: {advice}.")
     if description.get("format_version") != FORMAT_VERSION:
         raise ValueError(
             f"{folder} has format_version {description.get('format_version')!r} and this version "
             f"of nmt reads {FORMAT_VERSION}: export the checkpoint again."
+        )
+    if missing := sorted(set(_KEYS) - set(description)):
+        raise ValueError(
+            f"{folder / _DESCRIPTION} lacks {', '.join(missing)}: export the checkpoint again."
         )
     return ExportedModel(
         folder=folder,
