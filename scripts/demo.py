@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
+from nmt.decoding.hypothesis import check_at_least
 from nmt.demo.answers import load_models
 from nmt.demo.app import make_app
 
@@ -24,8 +25,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="auto", help="cpu, cuda, ... or auto (default)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (%(default)s)")
     options = parser.parse_args(argv)
-    torch.set_num_threads(options.threads)
     try:
+        check_at_least("threads", options.threads, 1)
+        torch.set_num_threads(options.threads)
         address = _bound(options.host, options.port)
         app = make_app(load_models(options.checkpoints, device=options.device))
     except ValueError as error:
