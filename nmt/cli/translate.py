@@ -3,7 +3,7 @@
 One line in, one line out, in order. The format, whatever the locale:
 
 * UTF-8. Bytes that are not become U+FFFD, with a warning that names the line. A byte order mark
-  at the beginning is removed.
+  at the beginning is removed. UTF-16 is refused, and so is gzip unless the file is named .gz.
 * Only LF or CRLF ends a line; lines are written with LF. A final line without a line end counts.
 * A blank line stays blank.
 * With `--num-hypotheses N`, N > 1, up to N lines for every input line, best first:
@@ -23,7 +23,6 @@ error.
 from __future__ import annotations
 
 import argparse
-import codecs
 import contextlib
 import gzip
 import logging
@@ -34,6 +33,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 from nmt.cli.sharding import launched, translate_share
+from nmt.cli.text_lines import prompted, read_lines
 from nmt.cli.translate_options import PROGRAM, parser, refuse_with_score, search_for
 from nmt.translation import Translation, pharaoh
 
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
     from nmt.export.engine import ExportedTranslator
     from nmt.scoring import TranslationScore
     from nmt.translator import Translator
-
-_BOM = codecs.BOM_UTF8
-_GZIP = b"\x1f\x8b"
-logger = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -215,54 +211,6 @@ def with_progress(lines: Iterable[bytes]) -> Iterator[bytes]:
     columns = (SpinnerColumn(), TextColumn("{task.completed} lines"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         yield from progress.track(lines, total=None)
-
-
-def prompted(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Asks for each line on standard error."""
-    lines = iter(lines)
-    while True:
-        print("> ", end="", file=sys.stderr, flush=True)
-        line = next(lines, None)
-        if line is None:
-            print(file=sys.stderr)
-            return
-        yield line
-
-
-def read_lines(stream: Iterable[bytes], *, first: int = 1) -> Iterator[str]:
-    """Yields the lines of UTF-8 bytes without their LF or CRLF, the byte order mark removed.
-
-    Args:
-        stream: Of bytes, line by line.
-        first: The number of its first line in the whole text.
-
-    Raises:
-        ValueError: It begins as UTF-16 or compressed files do.
-    """
-    for number, line in enumerate(stream, first):
-        if number == 1:
-            _check_text(line)
-            line = line.removeprefix(_BOM)
-            if not line:
-                return
-        text = line.removesuffix(b"\n").removesuffix(b"\r") if line.endswith(b"\n") else line
-        try:
-            yield text.decode("utf-8")
-        except UnicodeDecodeError as error:
-            logger.warning(
-                "line %d is not valid UTF-8 (byte %d): what is not becomes U+FFFD",
-                number,
-                error.start + 1,
-            )
-            yield text.decode("utf-8", errors="replace")
-
-
-def _check_text(beginning: bytes) -> None:
-    """Refuses what is no text at all; a damaged line in a text is only warned of."""
-    if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise ValueError("the text is UTF-16: convert it with iconv -f UTF-16 -t UTF-8.")
-    if beginning.startswith(_GZIP):
-        raise ValueError("the text is compressed: name the file .gz, or pipe it through zcat.")
 
 
 def output_lines(translation: Translation, number: int, num_hypotheses: int | None) -> list[str]:
