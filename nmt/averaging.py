@@ -44,7 +44,7 @@ def average_checkpoints(paths: Sequence[str | Path]) -> dict[str, Any]:
 def _check_alike(
     content: dict[str, Any], first: dict[str, Any], weights: dict[str, Tensor], path: Path
 ) -> None:
-    for name in ("model", "tokenizer", "source_lang", "target_lang"):
+    for name in ("model", "tokenizer", "lowercase", "source_lang", "target_lang"):
         if content["hyper_parameters"][name] != first["hyper_parameters"][name]:
             raise ValueError(
                 f"checkpoint {path} has another {name} than the first one: average checkpoints of "

@@ -3,7 +3,8 @@
 The file is what Lightning writes, read without Lightning and with `weights_only=True`: it can
 hold tensors and plain values, never code. `torch.save` keeps the tokenizer's `bytes` as they are.
 
-    format_version     int, raised when the meaning of a key changes
+    format_version     int, raised when the meaning of a key changes; a key that is new has a
+                       value that stands for files without it
     global_step        int, updates so far
     hyper_parameters   the arguments of `nmt.training.translation_module.TranslationModule`
     state_dict         `model.<name>` -> tensor
@@ -26,6 +27,7 @@ from nmt.tokenizer import Tokenizer
 from nmt.weights_file import (
     FileKind,
     check_keys,
+    check_types,
     check_version,
     load_weights,
     read_weights_file,
@@ -33,9 +35,11 @@ from nmt.weights_file import (
 
 FORMAT_VERSION = 1
 HYPER_PARAMETERS = (
-    *("model", "tokenizer", "source_lang", "target_lang", "decoding"),
+    *("model", "tokenizer", "lowercase", "source_lang", "target_lang", "decoding"),
     *("optimizer", "scheduler", "token_budget", "label_smoothing", "seed"),
 )
+_ADDED_LATER = {"lowercase": False}  # hyper-parameters that older files lack, and what they did
+_BUILT = ("model", "decoding")
 ALLOWED_TARGETS = ("nmt.models.", "nmt.decoding.")
 _ENTRIES = ("format_version", "global_step", "hyper_parameters", "state_dict")
 _WEIGHTS_PREFIX = "model."
@@ -75,7 +79,7 @@ def load_checkpoint(path: str | Path, *, device: str | torch.device = "cpu") -> 
     _check_device(device)
     content = read_checkpoint(path)
     config: dict[str, Any] = dict(content["hyper_parameters"])
-    tokenizer = Tokenizer(config.pop("tokenizer"))
+    tokenizer = Tokenizer(config.pop("tokenizer"), lowercase=config["lowercase"])
     model = build(config["model"], allowed=("nmt.models.",), vocab_size=tokenizer.vocab_size)
     load_weights(model, content["state_dict"], Path(path), _CHECKPOINT, prefix=_WEIGHTS_PREFIX)
     return Checkpoint(
@@ -100,8 +104,13 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     content = read_weights_file(path, _CHECKPOINT)
     check_keys("entry", _ENTRIES, content, path, _CHECKPOINT, extra_allowed=True)
     check_version(content, FORMAT_VERSION, path, _CHECKPOINT)
-    check_keys("hyper-parameter", HYPER_PARAMETERS, content["hyper_parameters"], path, _CHECKPOINT)
-    return content
+    parts: dict[str, type] = {"hyper_parameters": Mapping, "state_dict": Mapping}
+    check_types(parts, content, path, _CHECKPOINT)
+    hyper_parameters = _ADDED_LATER | dict(content["hyper_parameters"])
+    check_keys("hyper-parameter", HYPER_PARAMETERS, hyper_parameters, path, _CHECKPOINT)
+    parts = {"tokenizer": bytes, **dict.fromkeys(_BUILT, Mapping)}
+    check_types(parts, hyper_parameters, path, _CHECKPOINT)
+    return {**content, "hyper_parameters": hyper_parameters}
 
 
 def check_resumable(

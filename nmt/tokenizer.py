@@ -13,7 +13,8 @@ import hashlib
 import io
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import sentencepiece
 
@@ -146,7 +147,7 @@ def _report_training(model: bytes, vocab_size: int, counts: dict[str, int]) -> N
 
 
 class Tokenizer:
-    """A trained SentencePiece model; picklable, and a function of its bytes alone.
+    """A trained SentencePiece model; picklable, and a function of its arguments alone.
 
     Attributes:
         model: The serialised model.
@@ -154,10 +155,16 @@ class Tokenizer:
         sha256: Hexadecimal digest of `model`.
         forbidden_ids: Ids that a search must never emit: PAD, UNK, BOS and the byte pieces of
             LF, CR and NUL.
+        lowercase: Whether texts are lower-cased before they are encoded.
     """
 
-    def __init__(self, model: bytes) -> None:
+    def __init__(self, model: bytes, *, lowercase: bool = False) -> None:
         """Loads the model.
+
+        Args:
+            model: As `train_tokenizer` returns it.
+            lowercase: For models that were trained on lower-cased text: lower-case what is to be
+                encoded, and say so the first time that this changes a text.
 
         Raises:
             ValueError: The bytes are no SentencePiece model, or its special ids are not those of
@@ -172,22 +179,35 @@ class Tokenizer:
             ) from error
         _check_special_ids(self._processor)
         self.model = model
+        self.lowercase = lowercase
+        self._lowercase_was_told = False
         self.vocab_size: int = self._processor.get_piece_size()
         self.sha256 = hashlib.sha256(model).hexdigest()
         self.forbidden_ids = (PAD, UNK, BOS, *_byte_ids(self._processor, _NEVER_IN_A_LINE))
 
-    def __reduce__(self) -> tuple[type[Tokenizer], tuple[bytes]]:
-        return Tokenizer, (self.model,)
+    def __reduce__(self) -> tuple[Callable[..., Tokenizer], tuple[bytes]]:
+        return partial(Tokenizer, lowercase=self.lowercase), (self.model,)
 
     def encode(self, text: str) -> list[int]:
         """Returns the piece ids of a text without special ids; never fails, never samples."""
+        (text,) = self._as_trained([text])
         ids: list[int] = self._processor.encode(normalise(text))
         return ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns `encode` of every text, faster."""
-        ids: list[list[int]] = self._processor.encode([normalise(text) for text in texts])
+        ids: list[list[int]] = self._processor.encode(list(map(normalise, self._as_trained(texts))))
         return ids
+
+    def _as_trained(self, texts: Sequence[str]) -> Sequence[str]:
+        """Returns the texts as the model knows them, in lower case or as they are."""
+        if not self.lowercase:
+            return texts
+        lowered = [text.lower() for text in texts]
+        if not self._lowercase_was_told and lowered != list(texts):
+            self._lowercase_was_told = True
+            logger.warning("this model was trained on lower-cased text; the input is lower-cased")
+        return lowered
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of the ids up to EOS; PAD, BOS and ids outside 0 ... V - 1 are dropped.

@@ -96,6 +96,18 @@ def check_keys(
         )
 
 
+def check_types(
+    expected: Mapping[str, type], found: Mapping[str, Any], path: Path, kind: FileKind
+) -> None:
+    """Raises ValueError naming a part of a file that is of another type than it should be."""
+    for name, wanted in expected.items():
+        if not isinstance(found[name], wanted):
+            raise ValueError(
+                f"{kind.name} {path} holds a {type(found[name]).__name__} as {name!r}, where a "
+                f"{wanted.__name__} belongs: use the file as it was saved."
+            )
+
+
 def load_weights(
     model: torch.nn.Module,
     state_dict: Mapping[str, Tensor],
@@ -111,6 +123,7 @@ def load_weights(
     """
     expected = {prefix + name: tensor for name, tensor in model.state_dict().items()}
     check_keys("weight", expected, state_dict, path, kind)
+    check_types(dict.fromkeys(expected, Tensor), state_dict, path, kind)
     for name, tensor in expected.items():
         if state_dict[name].shape != tensor.shape:
             raise ValueError(

@@ -9,9 +9,11 @@ import platform
 from pathlib import Path
 
 import torch
-from benchmarks import attention, data, ddp
+from benchmarks import attention, data, ddp, decode
 
-BENCHMARKS = {"attention": attention, "data": data, "ddp": ddp}
+from nmt.decoding.hypothesis import check_at_least
+
+BENCHMARKS = {"attention": attention, "data": data, "ddp": ddp, "decode": decode}
 
 
 def main() -> None:
@@ -25,8 +27,9 @@ def main() -> None:
         subparser.add_argument("--threads", type=int, default=1, help="of torch (%(default)s)")
         subparser.add_argument("--output", type=Path, help="JSON file for the figures")
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
     try:
+        check_at_least("threads", arguments.threads, 1)
+        torch.set_num_threads(arguments.threads)
         figures = BENCHMARKS[arguments.benchmark].run(arguments)
     except ValueError as error:
         parser.exit(2, f"{error}\n")

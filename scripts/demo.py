@@ -5,11 +5,13 @@ reaches nobody else.
 """
 
 import argparse
+import socket
 import sys
 from collections.abc import Sequence
 
 import torch
 
+from nmt.decoding.hypothesis import check_at_least
 from nmt.demo.answers import load_models
 from nmt.demo.app import make_app
 
@@ -23,17 +25,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="auto", help="cpu, cuda, ... or auto (default)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (%(default)s)")
     options = parser.parse_args(argv)
-    torch.set_num_threads(options.threads)
     try:
+        check_at_least("threads", options.threads, 1)
+        torch.set_num_threads(options.threads)
+        address = _bound(options.host, options.port)
         app = make_app(load_models(options.checkpoints, device=options.device))
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     import uvicorn  # comes with gradio
 
-    print(f"Open http://{options.host}:{options.port} (Ctrl+C ends it).", flush=True)
-    uvicorn.run(app, host=options.host, port=options.port, log_level="warning")
+    print(f"Open http://{options.host}:{address.getsockname()[1]} (Ctrl+C ends it).", flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[address])
     return 0
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Takes the address, before models are loaded; nobody is answered yet.
+
+    Raises:
+        ValueError: It cannot be had.
+    """
+    address = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        address.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        address.bind((host, port))
+    except (OSError, OverflowError) as error:
+        address.close()
+        raise ValueError(
+            f"{host} port {port} cannot be served ({error}): choose another --host or --port."
+        ) from error
+    return address
 
 
 if __name__ == "__main__":

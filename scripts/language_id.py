@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from rich.console import Console
 from rich.text import Text
 
-from nmt.cli.translate import read_lines
+from nmt.cli.text_lines import read_lines
 from nmt.data.files import Languages, language_of, read_parallel
 from nmt.data.grammar import generate_splits
 from nmt.data.hashed_words import pack, words_of

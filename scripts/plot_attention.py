@@ -17,6 +17,7 @@ import torch
 from nmt.attention_maps import AttentionMap, attention_maps
 from nmt.data.length_unit import default_unit
 from nmt.decoding.greedy import GreedySearch
+from nmt.decoding.hypothesis import check_at_least
 from nmt.figures.attention import draw_attention
 from nmt.figures.style import save_figure
 from nmt.translator import Translator
@@ -60,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> list[Path]:
+    check_at_least("threads", options.threads, 1)
     torch.set_num_threads(options.threads)
     translator = Translator.from_checkpoint(options.checkpoint)
     target = options.target

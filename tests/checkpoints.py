@@ -18,7 +18,9 @@ TARGETS = {
 LOUD = 8.0  # times what the layers write as they are drawn: else the last token is repeated
 
 
-def write_checkpoint(path: Path, tokenizer: bytes, name: str = "transformer", **changes) -> Path:
+def write_checkpoint(
+    path: Path, tokenizer: bytes, name: str = "transformer", *, lowercase: bool = False, **changes
+) -> Path:
     """Saves an en-de model of that name; `changes` replace its default options."""
     torch.manual_seed(11)
     model = tiny_model(name, vocab_size=Tokenizer(tokenizer).vocab_size, **changes)
@@ -31,6 +33,7 @@ def write_checkpoint(path: Path, tokenizer: bytes, name: str = "transformer", **
     hyper_parameters = dict.fromkeys(HYPER_PARAMETERS) | {
         "model": {"_target_": TARGETS[name], **OPTIONS[name], **changes},
         "tokenizer": tokenizer,
+        "lowercase": lowercase,
         "source_lang": "en",
         "target_lang": "de",
         "decoding": {

@@ -219,6 +219,8 @@ def test_half_precision_logits_are_normalised_in_single_precision():
         {"num_hypotheses": 6},
         {"num_hypotheses": 0},
         {"length_penalty": math.inf},
+        {"length_penalty": -1000.0},
+        {"max_length": 10**20},
         {"length_penalty": "long"},
     ],
 )

@@ -32,6 +32,7 @@ def hyper_parameters(tokenizer_bytes, name="rnn"):
     return {
         "model": {"_target_": TARGETS[name], **OPTIONS[name]},
         "tokenizer": tokenizer_bytes,
+        "lowercase": False,
         "source_lang": "en",
         "target_lang": "de",
         "decoding": {"_target_": "nmt.decoding.beam.BeamSearch", "beam_size": 3},
@@ -163,12 +164,37 @@ def test_a_weight_of_another_shape_is_named(content, path):
     assert "(2, 3, 5)" in message
 
 
-@pytest.mark.parametrize("name", HYPER_PARAMETERS)
+@pytest.mark.parametrize("name", sorted({*HYPER_PARAMETERS} - {"lowercase"}))
 def test_a_renamed_hyper_parameter_is_named(content, path, name):
     content["hyper_parameters"]["renamed"] = content["hyper_parameters"].pop(name)
     message = refusal(path, content)
     assert f"lacks the hyper-parameter {name!r}" in message
     assert "unexpected hyper-parameter 'renamed'" in message
+
+
+@pytest.mark.parametrize(
+    ("entry", "name", "value"),
+    [
+        (None, "hyper_parameters", [3]),
+        (None, "state_dict", 5),
+        ("hyper_parameters", "tokenizer", "text"),
+        ("hyper_parameters", "model", 7),
+        ("hyper_parameters", "decoding", "beam"),
+        ("state_dict", "model.readout.bias", 11),
+    ],
+)
+def test_an_entry_of_another_type_is_named(content, path, entry, name, value):
+    (content if entry is None else content[entry])[name] = value
+    message = refusal(path, content)
+    assert f"holds a {type(value).__name__} as {name!r}" in message
+
+
+def test_a_file_from_before_lowercase_was_stored_translates_text_as_it_is(content, path):
+    del content["hyper_parameters"]["lowercase"]
+    torch.save(content, path)
+    checkpoint = load_checkpoint(path)
+    assert checkpoint.config["lowercase"] is False
+    assert checkpoint.tokenizer.lowercase is False
 
 
 @pytest.mark.parametrize(

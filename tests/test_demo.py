@@ -129,6 +129,17 @@ def test_a_missing_package_says_how_to_install_it(monkeypatch):
         make_app([])
 
 
+@pytest.mark.parametrize(
+    "options", [["--port", "99999"], ["--host", "192.0.2.1"], ["--threads", "0"]]
+)
+def test_what_cannot_be_had_is_an_error_in_one_sentence(options, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    assert importlib.import_module("demo").main(["no.ckpt", *options]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert options[1] in line
+
+
 needs_gradio = pytest.mark.skipif(
     importlib.util.find_spec("gradio") is None, reason="needs pip install 'nmt[demo]'"
 )

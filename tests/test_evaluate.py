@@ -1,6 +1,9 @@
 """The end of a run, and `evaluate` on its checkpoint: the same numbers, whoever computes them."""
 
+import contextlib
 import json
+import shutil
+from pathlib import Path
 
 import hydra
 import pytest
@@ -56,6 +59,19 @@ def test_evaluate_gives_the_scores_and_translations_of_the_run(best, tmp_path):
         assert metrics(tmp_path)[split] == metrics(run)[split]
         name = f"{split}.jsonl"  # the lengths in it are in characters for both
         assert (tmp_path / name).read_bytes() == (run / name).read_bytes()
+
+
+def test_a_moved_run_needs_no_training_data(best, tmp_path):
+    """(cases 74, 75)."""
+    run = best.parents[1]
+    data = OmegaConf.load(run / "config.yaml").data
+    moved = shutil.copytree(run, tmp_path / "moved")
+    with contextlib.ExitStack() as stack:
+        for path in (*data.train, data.cache_dir, run):
+            hidden = Path(path).with_name(f"hidden-{Path(path).name}")
+            stack.callback(Path(path).rename(hidden).rename, path)
+        evaluate(f"checkpoint={moved}/checkpoints/best.ckpt", f"output={tmp_path}", "device=cpu")
+    assert metrics(tmp_path)["test"]["bleu"] == metrics(run)["test"]["bleu"]
 
 
 def test_evaluate_scores_a_pair_of_files(best, tmp_path):

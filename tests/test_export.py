@@ -251,6 +251,10 @@ def test_a_folder_that_is_no_export_is_refused(tmp_path, folder):
     (tmp_path / "nmt.json").write_text(json.dumps({"format_version": 99}), encoding="utf-8")
     with pytest.raises(ValueError, match="format_version 99"):
         read_folder(tmp_path)
+    for content, message in (([1], "no description"), ({"format_version": 1}, "lacks decoding")):
+        (tmp_path / "nmt.json").write_text(json.dumps(content), encoding="utf-8")
+        with pytest.raises(ValueError, match=message):
+            read_folder(tmp_path)
 
 
 def test_an_option_that_the_engine_lacks_is_named(exported):

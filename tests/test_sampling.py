@@ -37,6 +37,8 @@ def shares(search, num_samples=2000):
         ({"top_k": 1}, {A: 1.0}),
         ({"temperature": 0.5}, {A: 0.25 / 0.365, B: 0.09 / 0.365, C: 0.0225 / 0.365}),
         ({"temperature": 1e-4}, {A: 1.0}),
+        ({"temperature": 1e-320}, {A: 1.0}),
+        ({"temperature": 1e300}, {A: 0.25, B: 0.25, C: 0.25}),
     ],
 )
 def test_tokens_come_as_often_as_they_are_probable(options, expected):

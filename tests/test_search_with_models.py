@@ -7,7 +7,8 @@ from models_for_tests import VOCAB_SIZE
 from nmt.data.batch import collate_source
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
-from nmt.special_tokens import BOS, EOS
+from nmt.decoding.sampling import Sampling
+from nmt.special_tokens import BOS, EOS, UNK
 
 LIMITS = {"max_length": 9}
 
@@ -46,6 +47,34 @@ def test_a_beam_of_one_is_greedy_search(opinionated, sources):
     for (one,), (other,) in zip(beam, greedy, strict=True):
         assert one.score == pytest.approx(other.score, abs=1e-5)
         assert one.finished == other.finished
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        GreedySearch(**LIMITS),
+        BeamSearch(beam_size=4, num_hypotheses=4, **LIMITS),
+        Sampling(num_hypotheses=3, **LIMITS),
+    ],
+    ids=["greedy", "beam", "sampling"],
+)
+def test_the_unknown_piece_is_never_emitted_however_probable(
+    opinionated, sources, search, monkeypatch
+):
+    """(case 20)."""
+    step = opinionated.step
+
+    def unknown_is_most_probable(tokens, state):
+        logits, state = step(tokens, state)
+        logits[..., UNK] = logits.amax(-1) + 2.0
+        return logits, state
+
+    monkeypatch.setattr(opinionated, "step", unknown_is_most_probable)
+    for hypotheses in search_in_batches(search, opinionated, sources, 7):
+        for hypothesis in hypotheses:
+            assert UNK not in hypothesis.tokens
+            length = len(hypothesis.tokens) + hypothesis.finished
+            assert hypothesis.log_prob < -2.0 * length  # what UNK would have got is not shared out
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])

@@ -5,8 +5,10 @@ import io
 import itertools
 import math
 import os
+import random
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -176,6 +178,34 @@ def test_files_give_what_pipes_give(translate, expected, tmp_path):
 def test_chunks_and_batches_do_not_matter(translate, expected, options):
     """(cases 82, 97)."""
     assert translate(SOURCE, *options) == (0, as_file(expected))
+
+
+def test_a_long_file_with_blanks_comes_out_line_for_line(translate, expected):
+    """Lines of all kinds over many chunks; the last has no line end."""
+    kinds = [*TEXT, "", "  ", "\u3000"]
+    answers = [*expected, b"", b"", b""]
+    numbers = [*random.Random(3).choices(range(6), k=1000), 0]
+    data = "\r\n".join(kinds[number] for number in numbers).encode()
+    written = as_file([answers[number] for number in numbers])
+    assert translate(data, "--chunk-size", "13") == (0, written)
+
+
+def test_no_more_than_a_chunk_is_read_ahead(checkpoint, monkeypatch):
+    """What is written when each line is read: memory does not grow with the file."""
+    written = io.BytesIO()
+    waiting = []
+
+    class Source(io.BytesIO):
+        def __iter__(self):
+            for number in range(50):
+                waiting.append(number - written.getvalue().count(b"\n"))
+                yield TEXT[number % 3].encode() + b"\n"
+
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=Source()))
+    monkeypatch.setattr(sys, "stdout", types.SimpleNamespace(buffer=written))
+    assert main([checkpoint, "--chunk-size", "5"]) == 0
+    assert written.getvalue().count(b"\n") == 50
+    assert max(waiting) == 4  # and the one being read: a chunk
 
 
 def test_options_change_the_search(translate):
@@ -369,7 +399,50 @@ def test_the_input_is_not_overwritten(translate, tmp_path, capsys):
     path.write_bytes(SOURCE)
     assert translate(b"", "--input", str(path), "--output", str(path)) == (1, b"")
     assert path.read_bytes() == SOURCE
-    assert "is the input too" in capsys.readouterr().err
+    assert "is read from too" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--prefix", "--score"])
+def test_a_second_file_is_not_overwritten(translate, tmp_path, capsys, option):
+    path = tmp_path / "text"
+    path.write_bytes(SOURCE)
+    assert translate(SOURCE, option, str(path), "--output", str(path)) == (1, b"")
+    assert path.read_bytes() == SOURCE
+    assert "is read from too" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (SOURCE.decode().encode("utf-16"), "the text is UTF-16"),
+        (gzip.compress(SOURCE), "the text is compressed"),
+    ],
+)
+def test_what_is_no_text_is_refused(translate, capsys, data, message):
+    """(case 95)."""
+    assert translate(data) == (1, b"")
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stream", ["stdin", "stdout"])
+def test_a_closed_stream_is_an_error_in_one_sentence(checkpoint, monkeypatch, capsys, stream):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SOURCE)))
+    monkeypatch.setattr(sys, stream, None)
+    assert main([checkpoint]) == 1
+    monkeypatch.undo()
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_messages_do_not_mix_into_translations_where_standard_error_is_closed(checkpoint, expected):
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" "$@" 2>&-', sys.executable, SCRIPT, checkpoint],
+        input=SOURCE + b"\xff\n",
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout.count(b"\n")) == (0, 4)
+    assert done.stdout.startswith(as_file(expected))
 
 
 def test_a_damaged_archive_is_an_error(translate, tmp_path, capsys):
@@ -414,6 +487,25 @@ def test_the_script_works_in_an_empty_folder_whatever_the_locale(checkpoint, exp
     assert errors.decode().splitlines() == [
         "nmt-translate: line 4 is not valid UTF-8 (byte 1): what is not becomes U+FFFD"
     ]
+
+
+def test_a_line_is_translated_without_what_only_training_needs(checkpoint):
+    code = (
+        "import sys; from nmt.cli.translate import main; status = main(sys.argv[1:]);"
+        "heavy = {'pytorch_lightning', 'lightning_fabric', 'hydra', 'omegaconf', 'datasets',"
+        "'pyarrow', 'pandas', 'matplotlib', 'sacrebleu', 'scipy', 'rich', 'gradio', 'ctranslate2'};"
+        "found = heavy & set(sys.modules); sys.exit(f'imported {found}' if found else status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, checkpoint],
+        input=SOURCE,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.count(b"\n") == 3
 
 
 def test_a_reader_that_leaves_early_hears_nothing(checkpoint, tmp_path):

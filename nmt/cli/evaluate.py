@@ -1,5 +1,6 @@
 """Scores a checkpoint on a corpus or a pair of files; behind `scripts/evaluate.py`."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
     from nmt.data.length_unit import LengthUnit
     from nmt.translator import Translator
+
+logger = logging.getLogger(__name__)
 
 
 @hydra_main("evaluate")
@@ -39,6 +42,7 @@ def main(config: DictConfig) -> None:
         translator.search = build(decoding, allowed=("nmt.decoding.",))
     check_metrics(translator.target_lang)
     splits, unit = _splits(config, translator)
+    _warn_of_capitals(splits, translator)
     results = [
         assess_split(translator, name, split, unit=unit, batch_tokens=config.batch_tokens)
         for name, split in splits.items()
@@ -58,6 +62,21 @@ def main(config: DictConfig) -> None:
     curves = {result.name: result.buckets for result in results}
     written.append(plot_bleu_by_length(curves, output / "bleu_by_length.png", unit=unit))
     print_paths(console, written)
+
+
+def _warn_of_capitals(splits: "dict[str, Dataset]", translator: "Translator") -> None:
+    if translator.tokenizer.lowercase:
+        names = [
+            name
+            for name, split in splits.items()
+            if any(reference != reference.lower() for reference in split["target"][:])
+        ]
+        if names:
+            logger.warning(
+                "The model was trained on lower-cased text, but the references of %s have "
+                "capitals and are scored as they are: lower-case them to compare with its run.",
+                ", ".join(names),
+            )
 
 
 def _splits(

@@ -3,7 +3,7 @@
 One line in, one line out, in order. The format, whatever the locale:
 
 * UTF-8. Bytes that are not become U+FFFD, with a warning that names the line. A byte order mark
-  at the beginning is removed.
+  at the beginning is removed. UTF-16 is refused, and so is gzip unless the file is named .gz.
 * Only LF or CRLF ends a line; lines are written with LF. A final line without a line end counts.
 * A blank line stays blank.
 * With `--num-hypotheses N`, N > 1, up to N lines for every input line, best first:
@@ -35,6 +35,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 from nmt.cli.sharding import launched, translate_share
+from nmt.cli.text_lines import prompted, read_lines
 from nmt.cli.translate_options import PROGRAM, parser, refuse_with_score, search_for
 from nmt.translation import Translation, pharaoh
 
@@ -43,12 +44,11 @@ if TYPE_CHECKING:
     from nmt.scoring import TranslationScore
     from nmt.translator import Translator
 
-_BOM = b"\xef\xbb\xbf"
-logger = logging.getLogger(__name__)
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the program; returns its exit status."""
+    if sys.stderr is None:  # closed: then messages go nowhere, and not into an opened file
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     options = parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, format=f"{PROGRAM}: %(message)s")
     try:
@@ -63,7 +63,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + 13  # as if SIGPIPE had ended it
     except KeyboardInterrupt:
         return 128 + 2
-    except (ValueError, OSError, EOFError, zlib.error) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        print(
+            f"{PROGRAM}: error: a .gz file is damaged or not compressed ({error}): "
+            "compress it again.",
+            file=sys.stderr,
+        )
+        return 1
+    except OSError as error:
+        reason = error.strerror or error
+        print(f"{PROGRAM}: error: text cannot be read or written ({reason}).", file=sys.stderr)
+        return 1
+    except ValueError as error:
         print(f"{PROGRAM}: error: {error}", file=sys.stderr)
         return 1
     return 0
@@ -214,42 +225,6 @@ def with_progress(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield from progress.track(lines, total=None)
 
 
-def prompted(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Asks for each line on standard error."""
-    lines = iter(lines)
-    while True:
-        print("> ", end="", file=sys.stderr, flush=True)
-        line = next(lines, None)
-        if line is None:
-            print(file=sys.stderr)
-            return
-        yield line
-
-
-def read_lines(stream: Iterable[bytes], *, first: int = 1) -> Iterator[str]:
-    """Yields the lines of UTF-8 bytes without their LF or CRLF, the byte order mark removed.
-
-    Args:
-        stream: Of bytes, line by line.
-        first: The number of its first line in the whole text.
-    """
-    for number, line in enumerate(stream, first):
-        if number == 1:
-            line = line.removeprefix(_BOM)
-            if not line:
-                return
-        text = line.removesuffix(b"\n").removesuffix(b"\r") if line.endswith(b"\n") else line
-        try:
-            yield text.decode("utf-8")
-        except UnicodeDecodeError as error:
-            logger.warning(
-                "line %d is not valid UTF-8 (byte %d): what is not becomes U+FFFD",
-                number,
-                error.start + 1,
-            )
-            yield text.decode("utf-8", errors="replace")
-
-
 def output_lines(translation: Translation, number: int, num_hypotheses: int | None) -> list[str]:
     """Returns what is printed for one input line.
 
@@ -272,15 +247,22 @@ def output_lines(translation: Translation, number: int, num_hypotheses: int | No
 
 
 def _open_input(path: str | None, stack: contextlib.ExitStack) -> IO[bytes]:
-    return sys.stdin.buffer if path is None else _open(path, "rb", stack)
+    if path is not None:
+        return _open(path, "rb", stack)
+    if sys.stdin is None:
+        raise ValueError("standard input is closed: give --input FILE.")
+    return sys.stdin.buffer
 
 
 def _open_output(options: argparse.Namespace, stack: contextlib.ExitStack) -> IO[bytes]:
     if options.output is None:
+        if sys.stdout is None:
+            raise ValueError("standard output is closed: give --output FILE.")
         return sys.stdout.buffer
-    exist = options.input is not None and os.path.exists(options.output)
-    if exist and os.path.samefile(options.input, options.output):
-        raise ValueError(f"{options.output} is the input too: write to another file.")
+    for path in (options.input, options.prefix, options.score, options.checkpoint):
+        both_exist = path is not None and os.path.exists(path) and os.path.exists(options.output)
+        if both_exist and os.path.samefile(path, options.output):
+            raise ValueError(f"{options.output} is read from too: write to another file.")
     return _open(options.output, "wb", stack)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,14 @@ import torch
 
 from nmt.data.hashed_words import pack, words_of
 from nmt.models.language_classifier import LanguageClassifier
-from nmt.weights_file import FileKind, check_keys, check_version, load_weights, read_weights_file
+from nmt.weights_file import (
+    FileKind,
+    check_keys,
+    check_types,
+    check_version,
+    load_weights,
+    read_weights_file,
+)
 
 FORMAT_VERSION = 1
 CERTAIN = 0.999  # probability of the wrong language
@@ -149,6 +156,8 @@ def load_identifier(
     content = read_weights_file(path, _KIND)
     check_keys("entry", _ENTRIES, content, path, _KIND)
     check_version(content, FORMAT_VERSION, path, _KIND)
+    kinds = {"languages": list, "hyper_parameters": dict, "state_dict": Mapping}
+    check_types(kinds, content, path, _KIND)
     first, second = content["languages"]
     if languages is not None and {first, second} != set(languages):
         raise ValueError(

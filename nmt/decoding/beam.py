@@ -26,7 +26,7 @@ from nmt.decoding.constraints import Constraints
 from nmt.decoding.hypothesis import (
     Hypothesis,
     check_at_least,
-    check_finite,
+    check_length_penalty,
     check_limits,
     penalised,
     sentences_to_keep,
@@ -64,7 +64,7 @@ class BeamSearch:
 
     def __post_init__(self) -> None:
         check_at_least("beam_size", self.beam_size, 1)
-        check_finite("length_penalty", self.length_penalty)
+        check_length_penalty(self.length_penalty)
         check_at_least("num_hypotheses", self.num_hypotheses, 1)
         if self.num_hypotheses > self.beam_size:
             raise ValueError(

@@ -54,7 +54,7 @@ class Constraints:
         """Returns what may follow hypotheses of `length` tokens.
 
         Args:
-            logits: (N, T, V) of any float type; the last of the T is used, and overwritten.
+            logits: (N, T, V) of any float type; the last of the T is used.
             sentences: (B',) int64, to which the rows belong in turn; N / B' rows each.
             length: Tokens that the hypotheses have.
 

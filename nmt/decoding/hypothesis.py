@@ -31,6 +31,8 @@ from torch import Tensor
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.special_tokens import BOS, EOS, PAD, UNK
 
+_MOST_PENALTY = 5  # a length of ten million to that power is still a number in fp32
+_MOST_TOKENS = 10_000_000
 _ROOM = 10  # tokens that every sentence may have on top of its share of the source length
 
 
@@ -104,6 +106,10 @@ def check_limits(search: LengthLimited) -> None:
     """
     check_at_least("max_length", search.max_length, 1)
     check_at_least("min_length", search.min_length, 0)
+    if search.max_length > _MOST_TOKENS:
+        raise ValueError(
+            f"max_length is {search.max_length}, but it must not exceed {_MOST_TOKENS}."
+        )
     if search.min_length > search.max_length:
         raise ValueError(
             f"min_length is {search.min_length}, but it must not exceed max_length, "
@@ -118,10 +124,13 @@ def check_at_least(name: str, value: int, minimum: int) -> None:
         raise ValueError(f"{name} is {value!r}, but it must be a whole number, {minimum} or more.")
 
 
-def check_finite(name: str, value: float) -> None:
-    """Raises ValueError unless `value` is a finite number."""
-    if not (_is_number(value) and math.isfinite(value)):
-        raise ValueError(f"{name} is {value!r}, but it must be a finite number.")
+def check_length_penalty(value: float) -> None:
+    """Raises ValueError unless scores with this exponent are numbers, whatever the length."""
+    if not (_is_number(value) and abs(value) <= _MOST_PENALTY):
+        raise ValueError(
+            f"length_penalty is {value!r}, but it must be a number from -{_MOST_PENALTY} to "
+            f"{_MOST_PENALTY}."
+        )
 
 
 def check_positive(name: str, value: float) -> None:

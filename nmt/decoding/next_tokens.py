@@ -18,7 +18,7 @@ class NextTokens:
     """The next token of N hypotheses.
 
     Attributes:
-        logits: (N, V) float32; the methods overwrite them, so that only one can be called.
+        logits: (N, V) float32.
         forbidden: (F,) int64, ids that may not be chosen. The distribution is not renormalised
             without them.
         forced: (N,) int64, the token that must be chosen, forbidden or not; PAD where the model
@@ -32,20 +32,9 @@ class NextTokens:
     def best(self, count: int) -> tuple[Tensor, Tensor]:
         """Returns the log-probabilities and ids of the most probable tokens, (N, count) both.
 
-        Best first, -inf where there are no more to choose. The order of the logits is that of the
-        probabilities, so that only those few are normalised.
+        Best first, -inf where there are no more to choose.
         """
-        of_forced = None if self.forced is None else self.logits.gather(1, self.forced[:, None])
-        of_forbidden = self.logits[:, self.forbidden]
-        allowed = self.logits.index_fill_(-1, self.forbidden, -math.inf)
-        values, ids = largest(allowed, count)
-        peak = torch.maximum(values[:, :1], of_forbidden.amax(-1, keepdim=True))
-        total = allowed.sub_(peak).exp_().sum(-1, keepdim=True)
-        total += (of_forbidden - peak).exp_().sum(-1, keepdim=True)
-        normaliser = peak + total.log()
-        if self.forced is not None and of_forced is not None:
-            values, ids = _impose(self.forced[:, None], of_forced, values, ids)
-        return values - normaliser, ids
+        return largest(self.log_probs(), count)
 
     def log_probs(self) -> Tensor:
         """Returns log p of all tokens, -inf where one may not be chosen: (N, V) float32."""
@@ -79,13 +68,3 @@ def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     places = torch.cat([places, rest.expand(len(x), -1)], -1)
     values, winners = x.gather(1, places).topk(count, -1)
     return values, places.gather(1, winners)
-
-
-def _impose(
-    forced: Tensor, of_forced: Tensor, values: Tensor, ids: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Puts the forced token (N, 1) in the first place and nothing in the others, where forced."""
-    first = torch.arange(values.shape[1], device=values.device) == 0
-    only = torch.where(first, of_forced, -math.inf)
-    is_forced = forced != PAD
-    return torch.where(is_forced, only, values), torch.where(is_forced, forced, ids)

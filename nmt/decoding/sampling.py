@@ -121,7 +121,9 @@ class Sampling:
             kept, ids = log_probs.topk(min(self.top_k, log_probs.shape[-1]), -1)
         elif self.top_p < 1:
             kept, ids = log_probs.sort(-1, descending=True)
-        probs = (kept / self.temperature).softmax(-1, dtype=torch.float64)
+        kept = kept.double()
+        kept = kept - kept.amax(-1, keepdim=True)  # 0 stays 0 at any temperature
+        probs = (kept / self.temperature).softmax(-1)
         if self.top_p < 1:
             before = probs.cumsum(-1) - probs
             probs = probs.masked_fill(before >= self.top_p, 0.0)

@@ -21,6 +21,7 @@ from nmt.tokenizer import Tokenizer
 FORMAT_VERSION = 1
 _DESCRIPTION = "nmt.json"
 _TOKENIZER = "spm.model"
+_KEYS = ("source_lang", "target_lang", "decoding", "max_positions")  # without which it is no use
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ def export_checkpoint(
         "format_version": FORMAT_VERSION,
         "source_lang": trained.source_lang,
         "target_lang": trained.target_lang,
+        "lowercase": trained.tokenizer.lowercase,
         "decoding": trained.config["decoding"],
         "max_positions": position_limit(trained.model),
         "quantization": quantization,
@@ -97,24 +99,26 @@ def read_folder(folder: str | Path) -> ExportedModel:
         ValueError: It is no folder that `export_checkpoint` wrote.
     """
     folder = Path(folder)
+    advice = "write one with scripts/export_ctranslate2.py CHECKPOINT DIR"
     try:
-        description: dict[str, Any] = json.loads(
-            (folder / _DESCRIPTION).read_text(encoding="utf-8")
-        )
+        description = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
         tokenizer = (folder / _TOKENIZER).read_bytes()
     except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{folder} is no exported model ({error}): "
-            "write one with scripts/export_ctranslate2.py CHECKPOINT DIR."
-        ) from error
+        raise ValueError(f"{folder} is no exported model ({error}): {advice}.") from error
+    if not isinstance(description, dict):
+        raise ValueError(f"{folder / _DESCRIPTION} holds no description of a model: {advice}.")
     if description.get("format_version") != FORMAT_VERSION:
         raise ValueError(
             f"{folder} has format_version {description.get('format_version')!r} and this version "
             f"of nmt reads {FORMAT_VERSION}: export the checkpoint again."
         )
+    if missing := sorted(set(_KEYS) - set(description)):
+        raise ValueError(
+            f"{folder / _DESCRIPTION} lacks {', '.join(missing)}: export the checkpoint again."
+        )
     return ExportedModel(
         folder=folder,
-        tokenizer=Tokenizer(tokenizer),
+        tokenizer=Tokenizer(tokenizer, lowercase=description.get("lowercase", False)),
         search=build(description["decoding"], allowed=("nmt.decoding.",)),
         source_lang=description["source_lang"],
         target_lang=description["target_lang"],
@@ -124,6 +128,7 @@ def read_folder(folder: str | Path) -> ExportedModel:
 
 def _readme(description: dict[str, Any], tokenizer: Tokenizer) -> str:
     languages = f"{description['source_lang']}-{description['target_lang']}"
+    lowercase = "\ntext = text.lower()  # and no capitals" if description["lowercase"] else ""
     never = json.dumps([[piece] for piece in tokenizer.pieces(tokenizer.forbidden_ids)])
     return f"""# {languages} translation model for CTranslate2
 
@@ -139,7 +144,7 @@ import ctranslate2, sentencepiece
 
 pieces = sentencepiece.SentencePieceProcessor(model_file="spm.model")
 translator = ctranslate2.Translator(".", device="cpu")
-text = " ".join("A sentence.".split())  # the model knows single spaces only
+text = " ".join("A sentence.".split())  # the model knows single spaces only{lowercase}
 (result,) = translator.translate_batch(
     [pieces.encode(text, out_type=str)],
     beam_size=5,

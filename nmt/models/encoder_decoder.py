@@ -101,8 +101,7 @@ class EncoderDecoder(nn.Module, ABC):
             state: what `start` or the last `step` returned, N rows.
 
         Returns:
-            The logits (N, T, V) of the token that follows each given one, and the new state. The
-            logits are the caller's own: a search overwrites them.
+            The logits (N, T, V) of the token that follows each given one, and the new state.
         """
 
     @abstractmethod

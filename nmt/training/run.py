@@ -32,6 +32,7 @@ def build_module(config: DictConfig, data: TranslationDataModule) -> Translation
     return TranslationModule(
         **groups,
         tokenizer=data.tokenizer.model,
+        lowercase=config.data.lowercase,
         source_lang=config.data.source_lang,
         target_lang=config.data.target_lang,
         token_budget=config.data.token_budget,

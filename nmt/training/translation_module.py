@@ -36,6 +36,8 @@ class TranslationModule(pl.LightningModule):
     Args:
         model: `_target_` of an `EncoderDecoder` and its arguments, without `vocab_size`.
         tokenizer: The SentencePiece model.
+        lowercase: Whether the training text was lower-cased: who uses the checkpoint lower-cases
+            its input then.
         source_lang: ISO 639-1 code.
         target_lang: ISO 639-1 code; decides sacreBLEU's tokenizer.
         decoding: `_target_` of the search that the checkpoint translates with.
@@ -51,6 +53,7 @@ class TranslationModule(pl.LightningModule):
         *,
         model: Mapping[str, Any],
         tokenizer: bytes,
+        lowercase: bool,
         source_lang: str,
         target_lang: str,
         decoding: Mapping[str, Any],
@@ -62,7 +65,7 @@ class TranslationModule(pl.LightningModule):
     ) -> None:
         super().__init__()
         self.save_hyperparameters(logger=False)
-        self.tokenizer = Tokenizer(tokenizer)
+        self.tokenizer = Tokenizer(tokenizer, lowercase=lowercase)
         self.model: EncoderDecoder = build(model, vocab_size=self.tokenizer.vocab_size)
         self.validation_search = GreedySearch()
         self.target_tokens_seen = 0
