@@ -7,23 +7,28 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytorch_lightning as pl
 import torch
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from torch.utils.data import DataLoader
 
 from nmt.data.batch import Batch
-from nmt.data.cache import content_key
 from nmt.data.cleaning import CleaningReport, CleaningRules
 from nmt.data.columns import texts
-from nmt.data.corpus import Corpus, CorpusOptions
+from nmt.data.corpus import CorpusOptions
 from nmt.data.joining import Concatenation, JoinedPairs, join_test
 from nmt.data.length_unit import check_unit, count_units, default_unit
 from nmt.data.loader import TrainLoader, outlive_signals
+from nmt.data.mixture import mixed_corpora
 from nmt.data.options import build_options
-from nmt.data.preparation import CleanedText, TokenizerOptions, clean_text, get_tokenizer, tokenise
+from nmt.data.part import Part
+from nmt.data.preparation import TokenizerOptions, get_tokenizer, tokenise
 from nmt.data.sampler import TokenBatchSampler
+from nmt.data.text import Text, content_key
 from nmt.data.tokenised import TokenisedDataset
+from nmt.data.weighting import Share
 from nmt.tokenizer import Tokenizer
 
 _JOINED = "test_joined"
@@ -33,7 +38,9 @@ class TranslationDataModule(pl.LightningDataModule):
     """Parallel text of one direction as loaders of `Batch`.
 
     Attributes:
-        corpus: What is loaded, and in which direction.
+        name: What the corpus is called.
+        source_lang: Language code of the sources.
+        target_lang: Language code of the targets.
         length_unit: What source lengths are counted in, `word` or `character`.
     """
 
@@ -62,6 +69,7 @@ class TranslationDataModule(pl.LightningDataModule):
         lowercase: bool = False,
         length_unit: str | None = None,
         concatenate: Mapping[str, Any] | None = None,
+        corpora: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         """Checks the options; reads nothing yet. `conf/data/default.yaml` explains each of them.
 
@@ -88,26 +96,38 @@ class TranslationDataModule(pl.LightningDataModule):
             lowercase: As above.
             length_unit: What source lengths are counted in; None follows the source language.
             concatenate: Joins pairs into longer ones, see `Concatenation`; None joins none.
+            corpora: Several corpora instead of one, by name, see `MixedCorpus`.
 
         Raises:
             ValueError: An option is impossible.
         """
         super().__init__()
-        self.corpus = CorpusOptions(
-            name=name,
-            source_lang=source_lang,
-            target_lang=target_lang,
-            hub=hub,
-            directory=directory,
-            train=train,
-            valid=valid,
-            test=test,
-            grammar=grammar,
-            columns=columns or {},
-            expected_sizes=expected_sizes or {},
-            lowercase=lowercase,
-            **({"directory_splits": directory_splits} if directory_splits else {}),
-        )
+        shared = {
+            "directory_splits": directory_splits,
+            "columns": columns,
+            "expected_sizes": expected_sizes,
+        }
+        common: dict[str, Any] = {
+            "source_lang": source_lang,
+            "target_lang": target_lang,
+            "lowercase": lowercase,
+            **{key: value for key, value in shared.items() if value is not None},
+        }
+        origin: dict[str, Any] = {
+            "hub": hub,
+            "directory": directory,
+            "train": train,
+            "valid": valid,
+            "test": test,
+            "grammar": grammar,
+        }
+        if corpora is None:
+            self._corpora = {name: (CorpusOptions(name=name, **common, **origin), 1.0)}
+        else:
+            _check_mixture(corpora, origin, concatenate)
+            self._corpora = mixed_corpora(corpora, common)
+        self._mixed = corpora is not None
+        self.name, self.source_lang, self.target_lang = name, source_lang, target_lang
         for key, value in (
             ("token_budget", token_budget),
             ("eval_token_budget", eval_token_budget),
@@ -133,28 +153,44 @@ class TranslationDataModule(pl.LightningDataModule):
     # What is made: each once, when first asked for.
 
     @cached_property
-    def _raw(self) -> Corpus:
-        return Corpus(self.corpus, cache_dir=self._cache_dir)
+    def _parts(self) -> dict[str, Part]:
+        return {
+            name: Part(
+                options=options,
+                weight=weight,
+                rules=self._rules,
+                source_unit=self.length_unit,
+                target_unit=default_unit(self.target_lang),
+                cache_dir=self._cache_dir,
+            )
+            for name, (options, weight) in self._corpora.items()
+        }
 
     @cached_property
-    def _cleaned(self) -> CleanedText:
-        return clean_text(
-            self._raw["train"],
-            self._rules,
-            source_unit=self.length_unit,
-            target_unit=default_unit(self.corpus.target_lang),
+    def _places(self) -> dict[str, tuple[str, str]]:
+        """The corpus and the split of it that each split is, but for what is put together."""
+        places = {}
+        for name, part in self._parts.items():
+            for split in part.corpus:
+                if split != "train":
+                    places[f"{split}_{name}" if self._mixed else split] = (name, split)
+        return dict(sorted(places.items(), key=lambda place: place[1][1] != "valid"))
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The joint tokenizer of both languages and all corpora."""
+        return get_tokenizer(
+            self._tokenizer_options,
+            [part.cleaned.text for part in self._parts.values()],
+            [part.weight for part in self._parts.values()],
             cache_dir=self._cache_dir,
         )
 
     @cached_property
-    def tokenizer(self) -> Tokenizer:
-        """The joint tokenizer of both languages."""
-        return get_tokenizer(self._tokenizer_options, self._cleaned, cache_dir=self._cache_dir)
-
-    @cached_property
-    def _joined_test(self) -> Dataset:
+    def _joined_test(self) -> Text:
         assert self._concatenation is not None
-        return join_test(self._raw["test"], self._concatenation.test)
+        dataset = join_test(self.split("test"), self._concatenation.test)
+        return Text(dataset, content_key(dataset))
 
     @cached_property
     def _joined_train(self) -> JoinedPairs | None:
@@ -170,8 +206,9 @@ class TranslationDataModule(pl.LightningDataModule):
 
     def prepare_data(self) -> None:
         """Loads, cleans, trains the tokenizer and encodes; what is there already is only mapped."""
-        for name in self._names:
-            self._text(name)  # all of it is read before work begins on any
+        for part in self._parts.values():
+            for split in part.corpus:
+                part.corpus.text(split)  # all of it is read before work begins on any
         for name in self._names:
             self._pairs(name)
 
@@ -181,11 +218,12 @@ class TranslationDataModule(pl.LightningDataModule):
 
     def _pairs(self, name: str) -> TokenisedDataset:
         if name not in self._tokenised:
-            text = self.split(name)
-            key = self._cleaned.key if name == "train" else content_key(text)
-            self._tokenised[name] = tokenise(
-                text, self.tokenizer, key=key, cache_dir=self._cache_dir
-            )
+            files = [
+                file
+                for text in self._texts(name)
+                for file in tokenise(text, self.tokenizer, cache_dir=self._cache_dir)
+            ]
+            self._tokenised[name] = TokenisedDataset(files)
         return self._tokenised[name]
 
     # What there is to know about the text.
@@ -193,48 +231,69 @@ class TranslationDataModule(pl.LightningDataModule):
     def split(self, name: str) -> Dataset:
         """Returns the raw text of a split (columns source, target, ...); row k is index k.
 
-        Training text is what cleaning left of it; all others are whole.
+        Training text is what cleaning left of it, one corpus after the other; all others are whole.
 
         Raises:
             ValueError: There is no such split.
         """
+        datasets = [text.dataset for text in self._texts(name)]
+        if len(datasets) == 1:
+            return datasets[0]
+        both = ["source", "target"]
+        return concatenate_datasets([dataset.select_columns(both) for dataset in datasets])
+
+    def _texts(self, name: str) -> list[Text]:
+        """Returns the text of a split, the training text for each corpus."""
+        if name == "train":
+            return [part.cleaned.text for part in self._parts.values()]
         if name not in self._names:
             raise ValueError(
-                f"The corpus {self.corpus.name} has no split {name!r}; "
+                f"The corpus {self.name} has no split {name!r}; "
                 f"choose one of {', '.join(self._names)}."
             )
-        return self._cleaned.dataset if name == "train" else self._text(name)
-
-    def _text(self, name: str) -> Dataset:
-        if name == _JOINED and self._concatenation is not None:
-            return self._joined_test
-        return self._raw[name]
+        if name == _JOINED and self._concatenation:
+            return [self._joined_test]
+        corpus, split = self._places[name]
+        return [self._parts[corpus].text(split)]
 
     @property
     def _names(self) -> list[str]:
-        return [*self._raw, *([_JOINED] if self._concatenation else [])]
+        return ["train", *self._places, *([_JOINED] if self._concatenation else [])]
+
+    @property
+    def valid_splits(self) -> list[str]:
+        """Names of the validation sets: `valid`, or `valid_<corpus>` for each corpus of several."""
+        return [name for name, (_, split) in self._places.items() if split == "valid"]
 
     @property
     def test_splits(self) -> list[str]:
         """Names of the test sets; the first is the one whose scores are the headline."""
-        return [name for name in self._names if name not in ("train", "valid")]
+        return [name for name in self._names if name not in ("train", *self.valid_splits)]
 
     @property
-    def cleaning_report(self) -> CleaningReport:
-        """What was removed from the training pairs."""
-        return self._cleaned.report
+    def cleaning_reports(self) -> dict[str, CleaningReport]:
+        """What was removed from the training pairs, by the name of the corpus."""
+        return {name: part.cleaned.report for name, part in self._parts.items()}
 
     def source_units(self, name: str) -> list[int]:
         """Returns the length of every source of a split, in `length_unit`."""
+        if name == "train":
+            lengths: list[int] = self._train_units.tolist()
+            return lengths
         return [count_units(text, self.length_unit) for text in texts(self.split(name), "source")]
+
+    @property
+    def _train_units(self) -> npt.NDArray[np.int32]:
+        """The length of every training source."""
+        return np.concatenate([part.cleaned.source_units for part in self._parts.values()])
 
     @cached_property
     def longest_train_source_words(self) -> int:
         """The longest training source, in `length_unit`; the joined ones of the first epoch."""
-        lengths = self.source_units("train")
+        lengths = self._train_units
         if self._joined_train is None:
-            return max(lengths)
-        return max(sum(lengths[pair] for pair in group) for group in self._joined_train.groups(0))
+            return int(lengths.max())
+        return max(int(lengths[group].sum()) for group in self._joined_train.groups(0))
 
     # Loaders.
 
@@ -248,6 +307,7 @@ class TranslationDataModule(pl.LightningDataModule):
             token_budget=self._token_budget,
             seed=self._seed,
             groups=None if joined is None else joined.groups,
+            shares=self._shares if self._mixed else None,
         )
         return TrainLoader(
             pairs,
@@ -256,6 +316,11 @@ class TranslationDataModule(pl.LightningDataModule):
             pin_memory=torch.cuda.is_available(),
             persistent_workers=True,
         )
+
+    @property
+    def _shares(self) -> list[Share]:
+        parts = self._parts.values()
+        return [Share(len(part.cleaned.text.dataset), part.weight) for part in parts]
 
     def eval_loader(self, name: str) -> DataLoader[Batch]:
         """Returns every pair of a split once, longest first; ranks get uneven shares."""
@@ -276,6 +341,26 @@ class TranslationDataModule(pl.LightningDataModule):
             worker_init_fn=outlive_signals,
         )
 
-    def val_dataloader(self) -> DataLoader[Batch]:
-        """Returns the validation pairs."""
-        return self.eval_loader("valid")
+    def val_dataloader(self) -> list[DataLoader[Batch]]:
+        """Returns the pairs of each validation set, in the order of `valid_splits`."""
+        return [self.eval_loader(name) for name in self.valid_splits]
+
+
+def _check_mixture(
+    corpora: Mapping[str, Any], origin: Mapping[str, Any], concatenate: Mapping[str, Any] | None
+) -> None:
+    if not corpora:
+        raise ValueError(
+            "data.corpora is empty; give each corpus a name and its text, such as data.corpora="
+            "{news:{train:[a.en,a.de],valid:[b.en,b.de],test:[c.en,c.de],weight:2}}."
+        )
+    for key, value in origin.items():
+        if value is not None:
+            raise ValueError(
+                f"data.{key} and data.corpora are both given; move data.{key} into an entry of "
+                "data.corpora, or set one of the two to null."
+            )
+    if concatenate:
+        raise ValueError(
+            "data.concatenate joins pairs of one corpus, not of data.corpora; set it to null."
+        )
