@@ -9,9 +9,9 @@ import platform
 from pathlib import Path
 
 import torch
-from benchmarks import attention, data, ddp
+from benchmarks import attention, corpus, data, ddp
 
-BENCHMARKS = {"attention": attention, "data": data, "ddp": ddp}
+BENCHMARKS = {"attention": attention, "corpus": corpus, "data": data, "ddp": ddp}
 
 
 def main() -> None:

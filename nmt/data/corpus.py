@@ -98,7 +98,8 @@ class CorpusOptions:
             raise ValueError(
                 f"data={self.name} needs local files; set {where}.directory=DIR to the folder with "
                 f"{stem}.{self.source_lang}[.gz], {stem}.{self.target_lang}[.gz] and so on, or "
-                f"{where}.train, {where}.valid and {where}.test to files."
+                f"{where}.train, {where}.valid and {where}.test to files; or data.corpora to "
+                "several corpora."
             )
         if len(given) > 1:
             raise ValueError(

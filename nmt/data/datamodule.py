@@ -172,8 +172,16 @@ class TranslationDataModule(pl.LightningDataModule):
         places = {}
         for name, part in self._parts.items():
             for split in part.corpus:
+                called = f"{split}_{name}" if self._mixed else split
+                if called in places:
+                    raise ValueError(
+                        f"data.corpora.{name} has a split that would be called {called}, as one "
+                        "of another corpus is; rename one of the two."
+                    )
                 if split != "train":
-                    places[f"{split}_{name}" if self._mixed else split] = (name, split)
+                    places[called] = (name, split)
+        if {split for _, split in places.values()} == {"valid"}:
+            raise ValueError("No corpus of data.corpora has a test set; give one to one of them.")
         return dict(sorted(places.items(), key=lambda place: place[1][1] != "valid"))
 
     @cached_property

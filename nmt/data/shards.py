@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-ROWS = 2**18  # of a shard
+ROWS = 2**16  # of a shard
 _MOST_PROCESSES = 8
 
 
