@@ -1,5 +1,9 @@
+import multiprocessing
 import os
 import signal
+import sys
+import time
+from pathlib import Path
 
 import pytest
 from datasets import Dataset, concatenate_datasets
@@ -60,6 +64,35 @@ def test_a_process_that_is_killed_is_an_error():
 
     with pytest.raises(RuntimeError, match="ended by the system"):
         map_shards(work, 31, processes=2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it ends after its task")
+def test_processes_do_not_outlive_the_one_they_work_for(tmp_path):
+    def note_and_sleep():
+        (tmp_path / "pid").write_text(str(os.getpid()), encoding="utf-8")
+        time.sleep(60)
+
+    killed = multiprocessing.get_context("fork").Process(target=apart, args=(note_and_sleep, 8))
+    killed.start()
+    wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").stat().st_size > 0)
+    killed.kill()
+    killed.join()
+    wait_until(lambda: not is_running(int((tmp_path / "pid").read_text(encoding="utf-8"))))
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_running(process):
+    try:
+        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"  # ended, and nobody has asked how
 
 
 @pytest.mark.parametrize("processes", [1, 2])

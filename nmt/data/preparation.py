@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 # Part of every name: raise it when the format or the meaning of a cached result changes.
 _VERSION = 2
-_MOST_TOKENIZER_PAIRS = 500_000
+_MOST_TOKENIZER_PAIRS = 200_000  # the memory of SentencePiece grows with them
 _ROWS_AT_ONCE = 1_000
 
 
