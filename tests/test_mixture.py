@@ -23,7 +23,7 @@ WEIGHTS = {"news": 2, "talks": 0.5}
 @pytest.fixture
 def corpora(tmp_path):
     """41 and 60 training pairs; what `talks` is scored on is a copy of the source."""
-    copies = [(f"{word} one two", f"{word} one two") for word in ("six", "seven", "eight")]
+    copies = [(f"{word} one two three four",) * 2 for word in ("six", "seven", "eight")]
     sets = {
         "news": {"train": pairs(41, seed=1) + pairs(3, seed=1), "valid": pairs(5, seed=2)},
         "talks": {"train": pairs(60, seed=3), "valid": copies, "test": pairs(4, seed=4)},

@@ -7,31 +7,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pytorch_lightning as pl
 import torch
-from datasets import Dataset, concatenate_datasets
+from datasets import Dataset
 from torch.utils.data import DataLoader
 
 from nmt.data.batch import Batch
 from nmt.data.cleaning import CleaningReport, CleaningRules
 from nmt.data.columns import texts
 from nmt.data.corpus import CorpusOptions
-from nmt.data.joining import Concatenation, JoinedPairs, join_test
+from nmt.data.joining import Concatenation, JoinedPairs
 from nmt.data.length_unit import check_unit, count_units, default_unit
 from nmt.data.loader import TrainLoader, outlive_signals
 from nmt.data.mixture import mixed_corpora
 from nmt.data.options import build_options
 from nmt.data.part import Part
 from nmt.data.preparation import TokenizerOptions, get_tokenizer, tokenise
+from nmt.data.run_text import RunText
 from nmt.data.sampler import TokenBatchSampler
-from nmt.data.text import Text, content_key
 from nmt.data.tokenised import TokenisedDataset
-from nmt.data.weighting import Share
 from nmt.tokenizer import Tokenizer
-
-_JOINED = "test_joined"
 
 
 class TranslationDataModule(pl.LightningDataModule):
@@ -122,10 +117,10 @@ class TranslationDataModule(pl.LightningDataModule):
             "grammar": grammar,
         }
         if corpora is None:
-            self._corpora = {name: (CorpusOptions(name=name, **common, **origin), 1.0)}
+            options = {name: (CorpusOptions(name=name, **common, **origin), 1.0)}
         else:
             _check_mixture(corpora, origin, concatenate)
-            self._corpora = mixed_corpora(corpora, common)
+            options = mixed_corpora(corpora, common)
         self._mixed = corpora is not None
         self.name, self.source_lang, self.target_lang = name, source_lang, target_lang
         for key, value in (
@@ -136,7 +131,7 @@ class TranslationDataModule(pl.LightningDataModule):
                 raise ValueError(f"data.{key} is {value!r}; set it to a positive integer (tokens).")
         if not isinstance(num_workers, int) or num_workers < 0:
             raise ValueError(f"data.num_workers is {num_workers!r}; set it to 0 or more.")
-        self._rules = build_options(CleaningRules, cleaning, where="data.cleaning")
+        rules = build_options(CleaningRules, cleaning, where="data.cleaning")
         self._tokenizer_options = build_options(TokenizerOptions, tokenizer, where="data.tokenizer")
         self._concatenation = (
             build_options(Concatenation, concatenate, where="data.concatenate")
@@ -148,57 +143,35 @@ class TranslationDataModule(pl.LightningDataModule):
         self._cache_dir = Path(cache_dir)
         self._seed = seed
         self.length_unit = check_unit(length_unit) if length_unit else default_unit(source_lang)
+        self._text = RunText(
+            {
+                part: Part(
+                    options=corpus,
+                    weight=weight,
+                    rules=rules,
+                    source_unit=self.length_unit,
+                    target_unit=default_unit(target_lang),
+                    cache_dir=self._cache_dir,
+                )
+                for part, (corpus, weight) in options.items()
+            },
+            name=name,
+            mixed=self._mixed,
+            joined_sizes=self._concatenation.test if self._concatenation else None,
+        )
         self._tokenised: dict[str, TokenisedDataset] = {}
 
     # What is made: each once, when first asked for.
-
-    @cached_property
-    def _parts(self) -> dict[str, Part]:
-        return {
-            name: Part(
-                options=options,
-                weight=weight,
-                rules=self._rules,
-                source_unit=self.length_unit,
-                target_unit=default_unit(self.target_lang),
-                cache_dir=self._cache_dir,
-            )
-            for name, (options, weight) in self._corpora.items()
-        }
-
-    @cached_property
-    def _places(self) -> dict[str, tuple[str, str]]:
-        """The corpus and the split of it that each split is, but for what is put together."""
-        places = {}
-        for name, part in self._parts.items():
-            for split in part.corpus:
-                called = f"{split}_{name}" if self._mixed else split
-                if called in places:
-                    raise ValueError(
-                        f"data.corpora.{name} has a split that would be called {called}, as one "
-                        "of another corpus is; rename one of the two."
-                    )
-                if split != "train":
-                    places[called] = (name, split)
-        if {split for _, split in places.values()} == {"valid"}:
-            raise ValueError("No corpus of data.corpora has a test set; give one to one of them.")
-        return dict(sorted(places.items(), key=lambda place: place[1][1] != "valid"))
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The joint tokenizer of both languages and all corpora."""
         return get_tokenizer(
             self._tokenizer_options,
-            [part.cleaned.text for part in self._parts.values()],
-            [part.weight for part in self._parts.values()],
+            self._text.texts("train"),
+            [share.weight for share in self._text.shares],
             cache_dir=self._cache_dir,
         )
-
-    @cached_property
-    def _joined_test(self) -> Text:
-        assert self._concatenation is not None
-        dataset = join_test(self.split("test"), self._concatenation.test)
-        return Text(dataset, content_key(dataset))
 
     @cached_property
     def _joined_train(self) -> JoinedPairs | None:
@@ -214,10 +187,8 @@ class TranslationDataModule(pl.LightningDataModule):
 
     def prepare_data(self) -> None:
         """Loads, cleans, trains the tokenizer and encodes; what is there already is only mapped."""
-        for part in self._parts.values():
-            for split in part.corpus:
-                part.corpus.text(split)  # all of it is read before work begins on any
-        for name in self._names:
+        self._text.read()  # all of it before work begins on any
+        for name in self._text.names:
             self._pairs(name)
 
     def setup(self, stage: str | None = None) -> None:
@@ -228,7 +199,7 @@ class TranslationDataModule(pl.LightningDataModule):
         if name not in self._tokenised:
             files = [
                 file
-                for text in self._texts(name)
+                for text in self._text.texts(name)
                 for file in tokenise(text, self.tokenizer, cache_dir=self._cache_dir)
             ]
             self._tokenised[name] = TokenisedDataset(files)
@@ -244,64 +215,37 @@ class TranslationDataModule(pl.LightningDataModule):
         Raises:
             ValueError: There is no such split.
         """
-        datasets = [text.dataset for text in self._texts(name)]
-        if len(datasets) == 1:
-            return datasets[0]
-        both = ["source", "target"]
-        return concatenate_datasets([dataset.select_columns(both) for dataset in datasets])
-
-    def _texts(self, name: str) -> list[Text]:
-        """Returns the text of a split, the training text for each corpus."""
-        if name == "train":
-            return [part.cleaned.text for part in self._parts.values()]
-        if name not in self._names:
-            raise ValueError(
-                f"The corpus {self.name} has no split {name!r}; "
-                f"choose one of {', '.join(self._names)}."
-            )
-        if name == _JOINED and self._concatenation:
-            return [self._joined_test]
-        corpus, split = self._places[name]
-        return [self._parts[corpus].text(split)]
-
-    @property
-    def _names(self) -> list[str]:
-        return ["train", *self._places, *([_JOINED] if self._concatenation else [])]
+        return self._text.split(name)
 
     @property
     def valid_splits(self) -> list[str]:
         """Names of the validation sets: `valid`, or `valid_<corpus>` for each corpus of several."""
-        return [name for name, (_, split) in self._places.items() if split == "valid"]
+        return self._text.valid_splits
 
     @property
     def test_splits(self) -> list[str]:
         """Names of the test sets; the first is the one whose scores are the headline."""
-        return [name for name in self._names if name not in ("train", *self.valid_splits)]
+        return self._text.test_splits
 
     @property
     def cleaning_reports(self) -> dict[str, CleaningReport]:
         """What was removed from the training pairs, by the name of the corpus."""
-        return {name: part.cleaned.report for name, part in self._parts.items()}
+        return {name: part.cleaned.report for name, part in self._text.parts.items()}
 
     def source_units(self, name: str) -> list[int]:
         """Returns the length of every source of a split, in `length_unit`."""
         if name == "train":
-            lengths: list[int] = self._train_units.tolist()
+            lengths: list[int] = self._text.train_units.tolist()
             return lengths
         return [count_units(text, self.length_unit) for text in texts(self.split(name), "source")]
-
-    @property
-    def _train_units(self) -> npt.NDArray[np.int32]:
-        """The length of every training source."""
-        return np.concatenate([part.cleaned.source_units for part in self._parts.values()])
 
     @cached_property
     def longest_train_source_words(self) -> int:
         """The longest training source, in `length_unit`; the joined ones of the first epoch."""
-        lengths = self._train_units
+        lengths = self._text.train_units
         if self._joined_train is None:
             return int(lengths.max())
-        return max(int(lengths[group].sum()) for group in self._joined_train.groups(0))
+        return int(self._joined_train.groups(0).sums(lengths).max())
 
     # Loaders.
 
@@ -315,7 +259,7 @@ class TranslationDataModule(pl.LightningDataModule):
             token_budget=self._token_budget,
             seed=self._seed,
             groups=None if joined is None else joined.groups,
-            shares=self._shares if self._mixed else None,
+            shares=self._text.shares if self._mixed else None,
         )
         return TrainLoader(
             pairs,
@@ -324,11 +268,6 @@ class TranslationDataModule(pl.LightningDataModule):
             pin_memory=torch.cuda.is_available(),
             persistent_workers=True,
         )
-
-    @property
-    def _shares(self) -> list[Share]:
-        parts = self._parts.values()
-        return [Share(len(part.cleaned.text.dataset), part.weight) for part in parts]
 
     def eval_loader(self, name: str) -> DataLoader[Batch]:
         """Returns every pair of a split once, longest first; ranks get uneven shares."""

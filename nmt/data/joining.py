@@ -104,6 +104,11 @@ class Groups(Sequence[list[int]]):
         pairs: list[int] = self._pairs[self._bounds[group] : self._bounds[group + 1]].tolist()
         return pairs
 
+    def sums(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Returns (groups,) the sum over each group of what each pair has."""
+        sums: npt.NDArray[Any] = np.add.reduceat(values[self._pairs], self._bounds[:-1])
+        return sums
+
 
 def _starts(num_pairs: int, sizes: Sequence[int], random: np.random.Generator) -> Integers:
     """Returns where groups of random sizes start; the last one may be smaller than drawn."""
