@@ -62,7 +62,7 @@ def test_a_process_that_is_killed_is_an_error():
         if 15 in rows:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with pytest.raises(RuntimeError, match="ended by the system"):
+    with pytest.raises(ValueError, match="ended by the system"):
         map_shards(work, 31, processes=2)
 
 

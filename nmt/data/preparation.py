@@ -166,6 +166,8 @@ def tokenise(text: Text, tokenizer: Tokenizer, *, cache_dir: Path) -> list[Path]
     key = key_of(_VERSION, text.key, tokenizer.sha256)
 
     def make(folder: Path) -> None:
+        logger.info("Encoding %s pairs; this happens once.", f"{len(text.dataset):,}")
+
         def work(rows: range) -> None:
             path = folder / f"{rows.start:012}.arrow"
             write_tokenised(text.dataset.select(rows), tokenizer, path)

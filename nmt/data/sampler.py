@@ -82,6 +82,7 @@ class TokenBatchSampler(Sampler[list[Row]]):
         source = np.asarray(source_lengths, dtype=np.int64)
         target = np.asarray(target_lengths, dtype=np.int64)
         _check(source, target, token_budget)
+        assert groups is None or shares is None
         self.token_budget = token_budget
         self.seed = seed
         self.shuffle = shuffle

@@ -46,7 +46,7 @@ def map_shards(
 
     Raises:
         Exception: What `work` raised first.
-        RuntimeError: A process was ended from outside.
+        ValueError: A process was ended from outside.
     """
     tasks = shards(num_rows)
     if len(tasks) == 1:
@@ -92,8 +92,9 @@ def _in_forks(
         for fork in forks:
             fork.terminate()
         if isinstance(error, EOFError):
-            raise RuntimeError(
-                "A process that prepared data was ended by the system, perhaps for want of memory."
+            raise ValueError(
+                "A process that prepared data was ended by the system, mostly for want of memory: "
+                "free some and start again, what is finished is kept."
             ) from None
         raise
     finally:
