@@ -9,11 +9,17 @@ import platform
 from pathlib import Path
 
 import torch
-from benchmarks import attention, data, ddp, decode
+from benchmarks import attention, corpus, data, ddp, decode
 
 from nmt.decoding.hypothesis import check_at_least
 
-BENCHMARKS = {"attention": attention, "data": data, "ddp": ddp, "decode": decode}
+BENCHMARKS = {
+    "attention": attention,
+    "corpus": corpus,
+    "data": data,
+    "ddp": ddp,
+    "decode": decode,
+}
 
 
 def main() -> None:

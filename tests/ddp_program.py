@@ -109,7 +109,7 @@ def validate(folder: Path, ranks: int) -> list[dict[str, float]]:
             valid=text[-size:],
         )
         run.module.validation_search = copy_the_source
-        found.append(run.validate() | {"batches": len(run.data.val_dataloader())})
+        found.append(run.validate() | {"batches": len(run.data.eval_loader("valid"))})
     return found
 
 

@@ -56,3 +56,19 @@ def test_data_benchmark_refuses_files_of_unequal_length(files, monkeypatch):
     arguments = parser.parse_args(["--source", str(source), "--target", str(target)])
     with pytest.raises(ValueError, match="97 lines but"):
         data.run(arguments)
+
+
+def test_the_large_corpus_repeats_no_input_and_is_the_same_for_the_same_seed(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    text = importlib.import_module("benchmarks.grammar_text")
+    monkeypatch.setattr(text, "MOST_SENTENCES", 23)
+    monkeypatch.setattr(text, "SPLITS", {"valid": 7, "test": 5})
+    contents = []
+    for folder in ("one", "same"):
+        text.write_corpus(tmp_path / folder, 211)
+        names = [f"{split}.{side}" for split in ("train", "valid", "test") for side in ("en", "de")]
+        contents.append([(tmp_path / folder / n).read_text(encoding="utf-8") for n in names])
+    assert contents[0] == contents[1]
+    english, german = ("".join(contents[0][side::2]).splitlines() for side in (0, 1))
+    assert [len(part.splitlines()) for part in contents[0]] == [211, 211, 7, 7, 5, 5]
+    assert len(set(english)) == len(set(german)) == 223

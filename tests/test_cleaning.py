@@ -15,12 +15,15 @@ OFF = {
 
 def cleaned(pairs, *, units=("word", "word"), **rules):
     source, target = zip(*pairs, strict=True)
-    return clean(
+    found = clean(
         Dataset.from_dict({"source": source, "target": target}),
         rules=CleaningRules(**{**OFF, **rules}),
         source_unit=units[0],
         target_unit=units[1],
     )
+    lengths = [count_units(source[row], units[0]) for row in found.rows]
+    assert found.source_units.tolist() == lengths
+    return found.rows.tolist(), found.report
 
 
 def test_nothing_is_removed_with_all_rules_off():

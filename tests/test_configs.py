@@ -17,6 +17,7 @@ NEEDS = {  # what a user has to add to these files
     "default": ["name=toy", "train=[t]", "valid=[v]", "test=[t]"],
     "files": ["source_lang=en", "target_lang=de", "train=[t]", "valid=[v]", "test=[t]"],
     "opendocs": ["directory=."],
+    "mixture": ["source_lang=en", "target_lang=de", "corpora={a:{train:[t],valid:[v],test:[w]}}"],
 }
 EXTRAS = {"wandb": "wandb", "tensorboard": "tensorboard"}
 

@@ -88,7 +88,7 @@ def test_training_batches_hold_every_clean_pair_once(make):
     module = make()
     module.prepare_data()
     module.setup("fit")
-    assert module.cleaning_report.removed == {
+    assert module.cleaning_reports["toy"].removed == {
         "empty": 1,
         "max_length": 1,
         "max_length_ratio": 0,
@@ -96,7 +96,7 @@ def test_training_batches_hold_every_clean_pair_once(make):
         "duplicates": 1,
     }
     split = module.split("train")
-    assert len(split) == module.cleaning_report.kept == 151
+    assert len(split) == module.cleaning_reports["toy"].kept == 151
     seen = []
     for batch in module.train_dataloader():
         seen += batch.index.tolist()
@@ -111,7 +111,10 @@ def test_evaluation_keeps_every_pair_whatever_its_length(make):
     module = make()
     module.setup()
     assert module.test_splits == ["test"]
-    for loader, name in [(module.val_dataloader(), "valid"), (module.eval_loader("test"), "test")]:
+    for loader, name in [
+        (module.eval_loader("valid"), "valid"),
+        (module.eval_loader("test"), "test"),
+    ]:
         batches = list(loader)
         indices = [row for batch in batches for row in batch.index.tolist()]
         assert sorted(indices) == list(range(len(module.split(name))))
@@ -169,7 +172,7 @@ def test_impossible_sizes_of_joined_inputs_are_refused(make, sizes):
 def test_a_batch_is_pieces_with_the_special_tokens(make):
     module = make()
     module.setup()
-    batch = next(iter(module.val_dataloader()))
+    batch = next(iter(module.eval_loader("valid")))
     assert batch.target_in[:, 0].tolist() == [BOS] * len(batch)
     for row, index in enumerate(batch.index.tolist()):
         ids = module.tokenizer.encode(module.split("valid")[index]["source"])
@@ -280,7 +283,7 @@ def test_pairs_can_be_sent_to_workers(make):
     """(case 30)"""
     module = make()
     module.setup()
-    pairs = module.val_dataloader().dataset
+    pairs = module.eval_loader("valid").dataset
     sent = pickle.loads(pickle.dumps(pairs))
     assert torch.equal(sent[[5, 2]].source, pairs[[5, 2]].source)
     assert len(pickle.dumps(pairs)) < 1000
@@ -293,7 +296,7 @@ def test_rows_are_found_beyond_the_first_chunk(monkeypatch, tmp_path):
     source, target = map(list, zip(*pairs, strict=True))
     text = Dataset.from_dict({"source": source, "target": target})
     write_tokenised(text, tokenizer, tmp_path / "pairs.arrow")
-    batch = TokenisedDataset(tmp_path / "pairs.arrow")[[10, 0, 3, 5]]
+    batch = TokenisedDataset([tmp_path / "pairs.arrow"])[[10, 0, 3, 5]]
     assert [tokenizer.decode(row) for row in batch.source.tolist()] == [
         source[row] for row in (10, 0, 3, 5)
     ]
@@ -432,7 +435,7 @@ def test_the_grammar_is_generated_once_with_its_links(make, stand_in):
             "num_sentences": 1,
         }
     assert stand_in == [3]
-    assert module.cleaning_report.total == 7
+    assert module.cleaning_reports["toy"].total == 7
 
 
 def test_the_grammar_backwards_swaps_text_and_links(make, stand_in):

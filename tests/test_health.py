@@ -81,7 +81,7 @@ def test_a_row_of_skipped_updates_goes_on_after_a_resume(build):
 def test_a_bleu_of_zero_after_a_third_of_the_budget_is_warned_of_once(build, caplog, score, warned):
     class Scores(pl.Callback):
         def on_validation_start(self, trainer, module):
-            module._bleu = lambda texts: score
+            module._bleu = lambda split, texts: score
 
     run = build("num_validations=4", callbacks=(Scores(),), max_steps=12)  # after 3, 6, 9, 12
     with caplog.at_level(logging.WARNING):

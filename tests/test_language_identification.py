@@ -193,21 +193,21 @@ def test_the_rule_removes_what_is_clearly_wrong_and_counts_it(identifier):
         (ENGLISH, GERMAN),
     ]
     source, target = zip(*pairs, strict=True)
-    rows, report = clean(
+    found = clean(
         Dataset.from_dict({"source": source, "target": target}),
         rules=CleaningRules(**RULES | {"identical": True, "duplicates": True}, language="m.pt"),
         language_check=LanguageCheck(identifier, "en", "de"),
     )
-    assert rows == [0]
-    assert report.removed == {"identical": 5, "language": 3, "duplicates": 1}
-    rows, report = clean(
+    assert found.rows.tolist() == [0]
+    assert found.report.removed == {"identical": 5, "language": 3, "duplicates": 1}
+    found = clean(
         Dataset.from_dict({"source": source, "target": target}),
         rules=CleaningRules(**RULES, language="m.pt"),
         language_check=LanguageCheck(identifier, "en", "de"),
     )
-    assert rows == [0, 4, 5, 6, 7, 9]
-    assert report.removed == {"language": 4}
-    assert "a side in the wrong language" in report.table()
+    assert found.rows.tolist() == [0, 4, 5, 6, 7, 9]
+    assert found.report.removed == {"language": 4}
+    assert "a side in the wrong language" in found.report.table()
 
 
 @pytest.mark.parametrize("value", [True, 3])
@@ -247,10 +247,10 @@ def make(splits, tmp_path):
 def test_a_run_is_cleaned_with_the_model_and_again_with_another_one(make, model_file):
     module = make(model_file)
     assert len(module.split("train")) == 499
-    assert module.cleaning_report.removed == {"language": 1}
-    assert make(False).cleaning_report.removed == {}
+    assert module.cleaning_reports["toy"].removed == {"language": 1}
+    assert make(False).cleaning_reports["toy"].removed == {}
     untrained().save(model_file)
-    assert make(model_file).cleaning_report.removed == {"language": 0}
+    assert make(model_file).cleaning_reports["toy"].removed == {"language": 0}
 
 
 def test_the_name_of_a_cleaned_text_follows_the_weights_not_the_file(identifier, model_file):

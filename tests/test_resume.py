@@ -28,7 +28,7 @@ class Scores(pl.Callback):
 
     def on_validation_start(self, trainer, module):
         score = SCORES.get(trainer.global_step, 0.0)
-        module._bleu = lambda texts: score
+        module._bleu = lambda split, texts: score
 
 
 class Crash(pl.Callback):

@@ -114,10 +114,10 @@ def _splits(
             "data=NAME, or source=FILE reference=FILE."
         )
     data = data_of_run(folder) if config.data is None else instantiate(config.data)
-    if (data.corpus.source_lang, data.corpus.target_lang) != languages:
+    if (data.source_lang, data.target_lang) != languages:
         raise ValueError(
             f"checkpoint {config.checkpoint} translates {'-'.join(languages)}: set "
             f"data.source_lang={languages[0]} data.target_lang={languages[1]}."
         )
-    names = [*data.test_splits, "valid"] if config.split == "all" else [config.split]
+    names = [*data.test_splits, *data.valid_splits] if config.split == "all" else [config.split]
     return {name: data.split(name) for name in names}, data.length_unit

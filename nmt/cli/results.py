@@ -38,7 +38,7 @@ def write_results(
             unit=data.length_unit,
             batch_tokens=config.data.eval_token_budget,
         )
-        for name in [*data.test_splits, "valid"]
+        for name in [*data.test_splits, *data.valid_splits]
     ]
     run = Path(config.run_dir)
     metrics = {result.name: result.metrics() for result in results} | _facts(
@@ -48,7 +48,7 @@ def write_results(
         *(write_translations(run, result) for result in results),
         write_metrics(run, metrics),
         plot_bleu_by_length(
-            {result.name: result.buckets for result in results if result.name != "valid"},
+            {r.name: r.buckets for r in results if r.name not in data.valid_splits},
             run / "bleu_by_length.png",
             unit=data.length_unit,
             longest_train=data.longest_train_source_words,

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset
 from filelock import FileLock
 
 
@@ -55,13 +54,3 @@ def key_of(*parts: Any) -> str:
     """Returns a short name for anything that can be written as JSON."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()[:16]
-
-
-def content_key(dataset: Dataset) -> str:
-    """Returns a digest of the texts in the columns source and target, wherever they lie."""
-    digest = hashlib.sha256()
-    for rows in dataset.select_columns(["source", "target"]).iter(batch_size=10_000):
-        for side in ("source", "target"):
-            digest.update("\n\0".join(rows[side]).encode("utf-8", errors="surrogatepass"))
-            digest.update(b"\0\n\0")
-    return digest.hexdigest()[:16]

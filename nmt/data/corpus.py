@@ -14,13 +14,14 @@ from typing import Any, NoReturn
 
 from datasets import Dataset
 
-from nmt.data.files import Languages, find_split, read_documents, read_parallel
+from nmt.data.files import Languages, find_split, read_documents
 from nmt.data.hub import HubOptions, load_hub
 from nmt.data.options import build_options
+from nmt.data.text import Text, content_key, lowercased, text_of_files
 
 logger = logging.getLogger(__name__)
 
-REQUIRED = ("train", "valid", "test")
+_OF_FILES = ("train", "valid", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,8 @@ class CorpusOptions:
         columns: Language code to column name, where columns are not named by language.
         expected_sizes: Split name to the number of pairs that a true copy has.
         lowercase: Lower-case both sides of all splits, references included.
+        where: What the options are called in the configuration, in errors.
+        needed: Splits that must be there.
     """
 
     name: str
@@ -48,7 +51,7 @@ class CorpusOptions:
     target_lang: str
     hub: Mapping[str, Any] | None = None
     directory: str | None = None
-    directory_splits: Mapping[str, str] = field(default_factory=lambda: {s: s for s in REQUIRED})
+    directory_splits: Mapping[str, str] = field(default_factory=lambda: {s: s for s in _OF_FILES})
     train: Sequence[str] | str | None = None
     valid: Sequence[str] | str | None = None
     test: Sequence[str] | str | None = None
@@ -56,6 +59,8 @@ class CorpusOptions:
     columns: Mapping[str, str | int] = field(default_factory=dict)
     expected_sizes: Mapping[str, int] = field(default_factory=dict)
     lowercase: bool = False
+    where: str = "data"
+    needed: Sequence[str] = ("train", "valid", "test")
 
     def __post_init__(self) -> None:
         """Checks the options; reads nothing.
@@ -79,30 +84,34 @@ class CorpusOptions:
             _hub_options(self)
 
     def _check_origin(self) -> None:
+        where = self.where
         origins = {
-            "data.hub or data.directory": bool(self.hub or self.directory),
-            "data.train, data.valid and data.test": bool(self.train or self.valid or self.test),
-            "data.grammar": self.grammar is not None,
+            f"{where}.hub or {where}.directory": bool(self.hub or self.directory),
+            f"{where}.train, {where}.valid and {where}.test": bool(
+                self.train or self.valid or self.test
+            ),
+            f"{where}.grammar": self.grammar is not None,
         }
         given = [keys for keys, present in origins.items() if present]
         if not given:
             stem = self.directory_splits.get("train", "train")
             raise ValueError(
-                f"data={self.name} needs local files; set data.directory=DIR to the folder with "
+                f"data={self.name} needs local files; set {where}.directory=DIR to the folder with "
                 f"{stem}.{self.source_lang}[.gz], {stem}.{self.target_lang}[.gz] and so on, or "
-                "data.train, data.valid and data.test to files."
+                f"{where}.train, {where}.valid and {where}.test to files; or data.corpora to "
+                "several corpora."
             )
         if len(given) > 1:
             raise ValueError(
                 f"The corpus {self.name} has more than one origin: {'; '.join(given)}; "
                 "keep one and set the others to null."
             )
-        if given[0].startswith("data.train"):
-            for split in REQUIRED:
+        if given[0].startswith(f"{where}.train"):
+            for split in self.needed:
                 if not getattr(self, split):
                     raise ValueError(
-                        f"data.{split} is missing; give data.{split}=[source_file,target_file] "
-                        "or one .tsv, .jsonl or .parquet file."
+                        f"{where}.{split} is missing; give {where}.{split}="
+                        "[source_file,target_file] or one .tsv, .jsonl or .parquet file."
                     )
 
     @property
@@ -123,14 +132,15 @@ class Corpus(Mapping[str, Dataset]):
 
         Args:
             options: What to load.
-            cache_dir: Where generated text is kept.
+            cache_dir: Where text is kept that was read or generated.
 
         Raises:
             ValueError: There is nothing at the place named.
         """
         self._options = options
-        self._readers = _readers(options, Path(cache_dir))
-        self._splits: dict[str, Dataset] = {}
+        self._cache_dir = Path(cache_dir)
+        self._readers = _readers(options, self._cache_dir)
+        self._splits: dict[str, Text] = {}
 
     def __getitem__(self, name: str) -> Dataset:
         """Returns a split with all its pairs.
@@ -139,6 +149,10 @@ class Corpus(Mapping[str, Dataset]):
             KeyError: There is no such split.
             ValueError: Its text is missing, unequal, unreadable, or empty.
         """
+        return self.text(name).dataset
+
+    def text(self, name: str) -> Text:
+        """Returns a split with its key; raises as `[]` does."""
         if name not in self._splits:
             self._splits[name] = self._read(name)
         return self._splits[name]
@@ -149,9 +163,9 @@ class Corpus(Mapping[str, Dataset]):
     def __len__(self) -> int:
         return len(self._readers)
 
-    def _read(self, name: str) -> Dataset:
-        dataset = self._readers[name]()
-        size, corpus = len(dataset), self._options.name
+    def _read(self, name: str) -> Text:
+        text = self._readers[name]()
+        size, corpus = len(text.dataset), self._options.name
         if not size:
             raise ValueError(f"The {name} split of {corpus} is empty; check its files.")
         logger.info("%s, %s: %s pairs.", corpus, name, f"{size:,}")
@@ -161,18 +175,24 @@ class Corpus(Mapping[str, Dataset]):
                 "This copy of %s is not the known one: %s has %s pairs, not %s.",
                 *(corpus, name, f"{size:,}", f"{expected:,}"),
             )
-        return _lowercased(dataset) if self._options.lowercase else dataset
+        if self._options.lowercase:
+            return lowercased(text, cache_dir=self._cache_dir)
+        return text
 
 
-Reader = Callable[[], Dataset]
+Reader = Callable[[], Text]
 
 
 def _readers(options: CorpusOptions, cache_dir: Path) -> Mapping[str, Reader]:
     """Returns for each split what reads it."""
     if options.directory:
-        return _directory_readers(options, Path(options.directory))
+        return _directory_readers(options, Path(options.directory), cache_dir)
     if options.train:
-        return {split: _reader(getattr(options, split), options.languages) for split in REQUIRED}
+        return {
+            split: _reader(getattr(options, split), options.languages, cache_dir)
+            for split in _OF_FILES
+            if getattr(options, split)
+        }
     if options.grammar is not None:
         # Imported where it is used: files and hub sets do not need the generator.
         from nmt.data.generated import load_grammar
@@ -180,24 +200,33 @@ def _readers(options: CorpusOptions, cache_dir: Path) -> Mapping[str, Reader]:
         splits = load_grammar(options.grammar, options.languages, cache_dir=cache_dir)
     else:
         splits = load_hub(_hub_options(options), options.languages)
-    return {name: partial(splits.__getitem__, name) for name in splits}
+    return {name: partial(_with_key, dataset) for name, dataset in splits.items()}
+
+
+def _with_key(dataset: Dataset) -> Text:
+    return Text(dataset, content_key(dataset))
 
 
 def _hub_options(options: CorpusOptions) -> HubOptions:
-    return build_options(HubOptions, options.hub or {}, where="data.hub")
+    return build_options(HubOptions, options.hub or {}, where=f"{options.where}.hub")
 
 
-def _directory_readers(options: CorpusOptions, directory: Path) -> Mapping[str, Reader]:
+def _directory_readers(
+    options: CorpusOptions, directory: Path, cache_dir: Path
+) -> Mapping[str, Reader]:
     if not directory.is_dir():
         raise ValueError(
-            f"data.directory is {directory}, but there is no such folder (relative paths start at "
-            f"{Path.cwd()}); give the folder that holds the files of {options.name}."
+            f"{options.where}.directory is {directory}, but there is no such folder (relative "
+            f"paths start at {Path.cwd()}); give the folder that holds the files of "
+            f"{options.name}."
         )
     readers: dict[str, Reader] = {}
     for split, stem in options.directory_splits.items():
         if files := find_split(directory, stem, options.languages):
-            readers[split] = partial(_read_split, directory, stem, files, options.languages)
-        elif split in REQUIRED:
+            readers[split] = partial(
+                _read_split, directory, stem, files, options.languages, cache_dir
+            )
+        elif split in options.needed:
             readers[split] = partial(_refuse_missing, options, split)
     return readers
 
@@ -207,28 +236,20 @@ def _refuse_missing(options: CorpusOptions, split: str) -> NoReturn:
     raise ValueError(
         f"{options.directory} has no {stem}.{options.source_lang}[.gz] and "
         f"{stem}.{options.target_lang}[.gz], which are the {split} split of "
-        f"{options.name}; add them or set data.directory_splits.{split}=STEM."
+        f"{options.name}; add them or set {options.where}.directory_splits.{split}=STEM."
     )
 
 
-def _read_split(directory: Path, stem: str, files: Sequence[Path], languages: Languages) -> Dataset:
-    dataset = _read_files(files, languages)
+def _read_split(
+    directory: Path, stem: str, files: Sequence[Path], languages: Languages, cache_dir: Path
+) -> Text:
+    text = text_of_files(files, languages, cache_dir=cache_dir)
+    dataset = text.dataset
     for name, column in read_documents(directory, stem, len(dataset)).items():
         dataset = dataset.add_column(name, column)
-    return dataset
+    return Text(dataset, text.key)
 
 
-def _reader(files: Sequence[str | Path] | str, languages: Languages) -> Reader:
-    return partial(_read_files, [files] if isinstance(files, str) else files, languages)
-
-
-def _read_files(files: Sequence[str | Path], languages: Languages) -> Dataset:
-    text = read_parallel(files, languages)
-    return Dataset.from_dict({"source": text.source, "target": text.target})
-
-
-def _lowercased(dataset: Dataset) -> Dataset:
-    columns = dataset[:]
-    for side in ("source", "target"):
-        columns[side] = [text.lower() for text in columns[side]]
-    return Dataset.from_dict(columns, features=dataset.features)
+def _reader(files: Sequence[str | Path] | str, languages: Languages, cache_dir: Path) -> Reader:
+    files = [files] if isinstance(files, str) else files
+    return partial(text_of_files, files, languages, cache_dir=cache_dir)

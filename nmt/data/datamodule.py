@@ -13,28 +13,29 @@ from datasets import Dataset
 from torch.utils.data import DataLoader
 
 from nmt.data.batch import Batch
-from nmt.data.cache import content_key
 from nmt.data.cleaning import CleaningReport, CleaningRules
 from nmt.data.columns import texts
-from nmt.data.corpus import Corpus, CorpusOptions
-from nmt.data.joining import Concatenation, JoinedPairs, join_test
-from nmt.data.language_identification import LanguageCheck, load_identifier
+from nmt.data.corpus import CorpusOptions
+from nmt.data.joining import Concatenation, JoinedPairs
 from nmt.data.length_unit import check_unit, count_units, default_unit
 from nmt.data.loader import TrainLoader, outlive_signals
+from nmt.data.mixture import mixed_corpora
 from nmt.data.options import build_options
-from nmt.data.preparation import CleanedText, TokenizerOptions, clean_text, get_tokenizer, tokenise
+from nmt.data.part import Part
+from nmt.data.preparation import TokenizerOptions, get_tokenizer, tokenise
+from nmt.data.run_text import RunText
 from nmt.data.sampler import TokenBatchSampler
 from nmt.data.tokenised import TokenisedDataset
 from nmt.tokenizer import Tokenizer
-
-_JOINED = "test_joined"
 
 
 class TranslationDataModule(pl.LightningDataModule):
     """Parallel text of one direction as loaders of `Batch`.
 
     Attributes:
-        corpus: What is loaded, and in which direction.
+        name: What the corpus is called.
+        source_lang: Language code of the sources.
+        target_lang: Language code of the targets.
         length_unit: What source lengths are counted in, `word` or `character`.
     """
 
@@ -63,6 +64,7 @@ class TranslationDataModule(pl.LightningDataModule):
         lowercase: bool = False,
         length_unit: str | None = None,
         concatenate: Mapping[str, Any] | None = None,
+        corpora: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         """Checks the options; reads nothing yet. `conf/data/default.yaml` explains each of them.
 
@@ -89,26 +91,38 @@ class TranslationDataModule(pl.LightningDataModule):
             lowercase: As above.
             length_unit: What source lengths are counted in; None follows the source language.
             concatenate: Joins pairs into longer ones, see `Concatenation`; None joins none.
+            corpora: Several corpora instead of one, by name, see `MixedCorpus`.
 
         Raises:
             ValueError: An option is impossible.
         """
         super().__init__()
-        self.corpus = CorpusOptions(
-            name=name,
-            source_lang=source_lang,
-            target_lang=target_lang,
-            hub=hub,
-            directory=directory,
-            train=train,
-            valid=valid,
-            test=test,
-            grammar=grammar,
-            columns=columns or {},
-            expected_sizes=expected_sizes or {},
-            lowercase=lowercase,
-            **({"directory_splits": directory_splits} if directory_splits else {}),
-        )
+        shared = {
+            "directory_splits": directory_splits,
+            "columns": columns,
+            "expected_sizes": expected_sizes,
+        }
+        common: dict[str, Any] = {
+            "source_lang": source_lang,
+            "target_lang": target_lang,
+            "lowercase": lowercase,
+            **{key: value for key, value in shared.items() if value is not None},
+        }
+        origin: dict[str, Any] = {
+            "hub": hub,
+            "directory": directory,
+            "train": train,
+            "valid": valid,
+            "test": test,
+            "grammar": grammar,
+        }
+        if corpora is None:
+            options = {name: (CorpusOptions(name=name, **common, **origin), 1.0)}
+        else:
+            _check_mixture(corpora, origin, concatenate)
+            options = mixed_corpora(corpora, common)
+        self._mixed = corpora is not None
+        self.name, self.source_lang, self.target_lang = name, source_lang, target_lang
         for key, value in (
             ("token_budget", token_budget),
             ("eval_token_budget", eval_token_budget),
@@ -117,7 +131,7 @@ class TranslationDataModule(pl.LightningDataModule):
                 raise ValueError(f"data.{key} is {value!r}; set it to a positive integer (tokens).")
         if not isinstance(num_workers, int) or num_workers < 0:
             raise ValueError(f"data.num_workers is {num_workers!r}; set it to 0 or more.")
-        self._rules = build_options(CleaningRules, cleaning, where="data.cleaning")
+        rules = build_options(CleaningRules, cleaning, where="data.cleaning")
         self._tokenizer_options = build_options(TokenizerOptions, tokenizer, where="data.tokenizer")
         self._concatenation = (
             build_options(Concatenation, concatenate, where="data.concatenate")
@@ -129,46 +143,35 @@ class TranslationDataModule(pl.LightningDataModule):
         self._cache_dir = Path(cache_dir)
         self._seed = seed
         self.length_unit = check_unit(length_unit) if length_unit else default_unit(source_lang)
+        self._text = RunText(
+            {
+                part: Part(
+                    options=corpus,
+                    weight=weight,
+                    rules=rules,
+                    source_unit=self.length_unit,
+                    target_unit=default_unit(target_lang),
+                    cache_dir=self._cache_dir,
+                )
+                for part, (corpus, weight) in options.items()
+            },
+            name=name,
+            mixed=self._mixed,
+            joined_sizes=self._concatenation.test if self._concatenation else None,
+        )
         self._tokenised: dict[str, TokenisedDataset] = {}
 
     # What is made: each once, when first asked for.
 
     @cached_property
-    def _raw(self) -> Corpus:
-        return Corpus(self.corpus, cache_dir=self._cache_dir)
-
-    @cached_property
-    def _language_check(self) -> LanguageCheck | None:
-        if not self._rules.language:
-            return None
-        languages = (self.corpus.source_lang, self.corpus.target_lang)
-        try:
-            identifier = load_identifier(self._rules.language, languages=languages)
-        except ValueError as error:
-            raise ValueError(f"data.cleaning.language: {error}") from error
-        return LanguageCheck(identifier, *languages)
-
-    @cached_property
-    def _cleaned(self) -> CleanedText:
-        language_check = self._language_check  # before any text is read
-        return clean_text(
-            self._raw["train"],
-            self._rules,
-            source_unit=self.length_unit,
-            target_unit=default_unit(self.corpus.target_lang),
-            cache_dir=self._cache_dir,
-            language_check=language_check,
-        )
-
-    @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The joint tokenizer of both languages."""
-        return get_tokenizer(self._tokenizer_options, self._cleaned, cache_dir=self._cache_dir)
-
-    @cached_property
-    def _joined_test(self) -> Dataset:
-        assert self._concatenation is not None
-        return join_test(self._raw["test"], self._concatenation.test)
+        """The joint tokenizer of both languages and all corpora."""
+        return get_tokenizer(
+            self._tokenizer_options,
+            self._text.texts("train"),
+            [share.weight for share in self._text.shares],
+            cache_dir=self._cache_dir,
+        )
 
     @cached_property
     def _joined_train(self) -> JoinedPairs | None:
@@ -188,10 +191,8 @@ class TranslationDataModule(pl.LightningDataModule):
         Raises:
             ValueError: Something that the options name is missing or unusable.
         """
-        _ = self._language_check  # a file that is refused is refused before any text is read
-        for name in self._names:
-            self._text(name)  # all of it is read before work begins on any
-        for name in self._names:
+        self._text.read()  # all of it before work begins on any
+        for name in self._text.names:
             self._pairs(name)
 
     def setup(self, stage: str | None = None) -> None:
@@ -200,11 +201,12 @@ class TranslationDataModule(pl.LightningDataModule):
 
     def _pairs(self, name: str) -> TokenisedDataset:
         if name not in self._tokenised:
-            text = self.split(name)
-            key = self._cleaned.key if name == "train" else content_key(text)
-            self._tokenised[name] = tokenise(
-                text, self.tokenizer, key=key, cache_dir=self._cache_dir
-            )
+            files = [
+                file
+                for text in self._text.texts(name)
+                for file in tokenise(text, self.tokenizer, cache_dir=self._cache_dir)
+            ]
+            self._tokenised[name] = TokenisedDataset(files)
         return self._tokenised[name]
 
     # What there is to know about the text.
@@ -212,48 +214,42 @@ class TranslationDataModule(pl.LightningDataModule):
     def split(self, name: str) -> Dataset:
         """Returns the raw text of a split (columns source, target, ...); row k is index k.
 
-        Training text is what cleaning left of it; all others are whole.
+        Training text is what cleaning left of it, one corpus after the other; all others are whole.
 
         Raises:
             ValueError: There is no such split.
         """
-        if name not in self._names:
-            raise ValueError(
-                f"The corpus {self.corpus.name} has no split {name!r}; "
-                f"choose one of {', '.join(self._names)}."
-            )
-        return self._cleaned.dataset if name == "train" else self._text(name)
-
-    def _text(self, name: str) -> Dataset:
-        if name == _JOINED and self._concatenation is not None:
-            return self._joined_test
-        return self._raw[name]
+        return self._text.split(name)
 
     @property
-    def _names(self) -> list[str]:
-        return [*self._raw, *([_JOINED] if self._concatenation else [])]
+    def valid_splits(self) -> list[str]:
+        """Names of the validation sets: `valid`, or `valid_<corpus>` for each corpus of several."""
+        return self._text.valid_splits
 
     @property
     def test_splits(self) -> list[str]:
         """Names of the test sets; the first is the one whose scores are the headline."""
-        return [name for name in self._names if name not in ("train", "valid")]
+        return self._text.test_splits
 
     @property
-    def cleaning_report(self) -> CleaningReport:
-        """What was removed from the training pairs."""
-        return self._cleaned.report
+    def cleaning_reports(self) -> dict[str, CleaningReport]:
+        """What was removed from the training pairs, by the name of the corpus."""
+        return {name: part.cleaned.report for name, part in self._text.parts.items()}
 
     def source_units(self, name: str) -> list[int]:
         """Returns the length of every source of a split, in `length_unit`."""
+        if name == "train":
+            lengths: list[int] = self._text.train_units.tolist()
+            return lengths
         return [count_units(text, self.length_unit) for text in texts(self.split(name), "source")]
 
     @cached_property
     def longest_train_source_words(self) -> int:
         """The longest training source, in `length_unit`; the joined ones of the first epoch."""
-        lengths = self.source_units("train")
+        lengths = self._text.train_units
         if self._joined_train is None:
-            return max(lengths)
-        return max(sum(lengths[pair] for pair in group) for group in self._joined_train.groups(0))
+            return int(lengths.max())
+        return int(self._joined_train.groups(0).sums(lengths).max())
 
     # Loaders.
 
@@ -267,6 +263,7 @@ class TranslationDataModule(pl.LightningDataModule):
             token_budget=self._token_budget,
             seed=self._seed,
             groups=None if joined is None else joined.groups,
+            shares=self._text.shares if self._mixed else None,
         )
         return TrainLoader(
             pairs,
@@ -295,6 +292,26 @@ class TranslationDataModule(pl.LightningDataModule):
             worker_init_fn=outlive_signals,
         )
 
-    def val_dataloader(self) -> DataLoader[Batch]:
-        """Returns the validation pairs."""
-        return self.eval_loader("valid")
+    def val_dataloader(self) -> list[DataLoader[Batch]]:
+        """Returns the pairs of each validation set, in the order of `valid_splits`."""
+        return [self.eval_loader(name) for name in self.valid_splits]
+
+
+def _check_mixture(
+    corpora: Mapping[str, Any], origin: Mapping[str, Any], concatenate: Mapping[str, Any] | None
+) -> None:
+    if not corpora:
+        raise ValueError(
+            "data.corpora is empty; give each corpus a name and its text, such as data.corpora="
+            "{news:{train:[a.en,a.de],valid:[b.en,b.de],test:[c.en,c.de],weight:2}}."
+        )
+    for key, value in origin.items():
+        if value is not None:
+            raise ValueError(
+                f"data.{key} and data.corpora are both given; move data.{key} into an entry of "
+                "data.corpora, or set one of the two to null."
+            )
+    if concatenate:
+        raise ValueError(
+            "data.concatenate joins pairs of one corpus, not of data.corpora; set it to null."
+        )

@@ -9,8 +9,11 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ import pyarrow.parquet
 
 _TABLE_SUFFIXES = (".tsv", ".jsonl", ".parquet")
 _BOM = b"\xef\xbb\xbf"
+_ROWS_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True)
@@ -48,29 +52,45 @@ class ParallelText:
     target: list[str]
 
 
+Pairs = Iterator[tuple[str, str]]
+
+
 def read_lines(path: str | Path) -> list[str]:
-    """Returns the lines of a UTF-8 file, decompressed if its name ends in `.gz`.
+    """Returns `iterate_lines` as a list."""
+    return list(iterate_lines(path))
+
+
+def iterate_lines(path: str | Path) -> Iterator[str]:
+    """Yields the lines of a UTF-8 file, decompressed if its name ends in `.gz`.
 
     A byte order mark is removed, and a final line without a line end is a line.
 
     Raises:
         ValueError: No such file, damaged gzip, or invalid UTF-8 (naming file and line).
     """
-    lines = _read_bytes(Path(path)).removeprefix(_BOM).split(b"\n")
-    ended = lines[:-1]
-    rest = lines[-1:] if lines[-1] else []
-    lines = [line.removesuffix(b"\r") for line in ended] + rest
-    try:
-        return [line.decode("utf-8") for line in lines]
-    except UnicodeDecodeError:
-        number = next(k for k, line in enumerate(lines, 1) if not _is_utf8(line))
-        raise ValueError(
-            f"{path}, line {number} is not valid UTF-8; convert the file to UTF-8 first."
-        ) from None
+    with _opened(Path(path)) as file:
+        for number, line in enumerate(file, 1):
+            line = line.removeprefix(_BOM) if number == 1 else line
+            if not line:
+                return  # a mark and nothing else
+            if line.endswith(b"\n"):
+                line = line[:-1].removesuffix(b"\r")
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError:
+                raise ValueError(
+                    f"{path}, line {number} is not valid UTF-8; convert the file to UTF-8 first."
+                ) from None
 
 
 def read_parallel(files: Sequence[str | Path], languages: Languages) -> ParallelText:
-    """Reads two line files or one table.
+    """Returns `iterate_parallel` as two lists."""
+    found = list(iterate_parallel(files, languages))
+    return ParallelText([source for source, _ in found], [target for _, target in found])
+
+
+def iterate_parallel(files: Sequence[str | Path], languages: Languages) -> Pairs:
+    """Yields the pairs of two line files or of one table, a few at a time in memory.
 
     Two files whose names end in the two language codes (`a.de.gz`, `a.en.gz`) are told apart by
     these; otherwise the first is the source.
@@ -82,7 +102,7 @@ def read_parallel(files: Sequence[str | Path], languages: Languages) -> Parallel
     if len(paths) == 2:
         if [language_of(path) for path in paths] == [languages.target, languages.source]:
             paths.reverse()
-        return _equal_length(paths, [read_lines(path) for path in paths])
+        return _side_by_side(paths)
     if len(paths) != 1 or table_suffix(paths[0]) not in _TABLE_SUFFIXES:
         raise ValueError(
             f"{[str(path) for path in paths]} is no parallel corpus; give two line files "
@@ -188,10 +208,12 @@ def _plain_or_gzip(path: Path) -> Path | None:
     return next((p for p in (path, Path(f"{path}.gz")) if p.is_file()), None)
 
 
-def _read_bytes(path: Path) -> bytes:
+@contextmanager
+def _opened(path: Path) -> Iterator[BufferedReader | gzip.GzipFile]:
+    """Opens a file, plain or compressed, and says what is wrong with it when it cannot be read."""
     try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if path.suffix == ".gz" else data
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            yield file
     except FileNotFoundError:
         raise ValueError(
             f"There is no file {path} (relative paths start at {Path.cwd()}); check the path."
@@ -200,44 +222,37 @@ def _read_bytes(path: Path) -> bytes:
         raise ValueError(f"{path} cannot be read ({error}); get the file again.") from error
 
 
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _equal_length(paths: Sequence[Path], sides: Sequence[list[str]]) -> ParallelText:
-    source, target = sides
-    if len(source) != len(target):
+def _side_by_side(paths: Sequence[Path]) -> Pairs:
+    counts = [0, 0]
+    for source, target in zip_longest(*map(iterate_lines, paths)):
+        counts[0] += source is not None
+        counts[1] += target is not None
+        if counts[0] == counts[1]:
+            yield source, target
+    if counts[0] != counts[1]:
         raise ValueError(
-            f"{paths[0]} has {len(source)} lines but {paths[1]} has {len(target)}; parallel files "
+            f"{paths[0]} has {counts[0]} lines but {paths[1]} has {counts[1]}; parallel files "
             "need one translation per line."
         )
-    return ParallelText(source, target)
 
 
-def _read_tsv(path: Path, languages: Languages) -> ParallelText:
-    """Reads `source TAB target` lines; there is no quoting and no header."""
-    columns = dict(zip(_codes(languages), (0, 1), strict=True)) | dict(languages.columns)
-    sides: tuple[list[str], list[str]] = ([], [])
-    for number, line in enumerate(read_lines(path), 1):
+def _read_tsv(path: Path, languages: Languages) -> Pairs:
+    """Yields the pairs of `source TAB target` lines; there is no quoting and no header."""
+    numbers = dict(zip(_codes(languages), (0, 1), strict=True)) | dict(languages.columns)
+    columns = [numbers[code] for code in _codes(languages)]
+    for number, line in enumerate(iterate_lines(path), 1):
         fields = line.split("\t")
-        for side, code in zip(sides, _codes(languages), strict=True):
-            column = columns[code]
+        for column, code in zip(columns, _codes(languages), strict=True):
             if len(fields) < 2 or not isinstance(column, int) or not 0 <= column < len(fields):
                 raise ValueError(
                     f"{path}, line {number} has {len(fields)} tab-separated fields and no field "
                     f"{column!r} for {code}; a row is source, TAB, target, or set data.columns."
                 )
-            side.append(fields[column])
-    return ParallelText(*sides)
+        yield fields[int(columns[0])], fields[int(columns[1])]
 
 
-def _read_jsonl(path: Path, languages: Languages) -> ParallelText:
-    sides: tuple[list[str], list[str]] = ([], [])
-    for number, line in enumerate(read_lines(path), 1):
+def _read_jsonl(path: Path, languages: Languages) -> Pairs:
+    for number, line in enumerate(iterate_lines(path), 1):
         where = f"{path}, line {number}"
         try:
             row = json.loads(line)
@@ -245,20 +260,21 @@ def _read_jsonl(path: Path, languages: Languages) -> ParallelText:
             raise ValueError(f"{where} is not JSON ({error}); give one object a line.") from None
         if not isinstance(row, dict):
             raise ValueError(f"{where} is not a JSON object; give one object a line.")
-        for side, code in zip(sides, _codes(languages), strict=True):
-            side.append(text_of(row, code, languages, where=where))
-    return ParallelText(*sides)
+        yield _both_sides(row, languages, where)
 
 
-def _read_parquet(path: Path, languages: Languages) -> ParallelText:
+def _read_parquet(path: Path, languages: Languages) -> Pairs:
     if not path.is_file():
         raise ValueError(f"There is no file {path}; check the path.")
     try:
-        rows = pyarrow.parquet.read_table(path).to_pylist()
+        with pyarrow.parquet.ParquetFile(path) as table:
+            for rows in table.iter_batches(batch_size=_ROWS_AT_ONCE):
+                for row in rows.to_pylist():
+                    yield _both_sides(row, languages, str(path))
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{path} cannot be read ({error}); get the file again.") from error
-    sides = [
-        [text_of(row, code, languages, where=str(path)) for row in rows]
-        for code in _codes(languages)
-    ]
-    return ParallelText(*sides)
+
+
+def _both_sides(row: Mapping[Any, Any], languages: Languages, where: str) -> tuple[str, str]:
+    source, target = (text_of(row, code, languages, where=where) for code in _codes(languages))
+    return source, target

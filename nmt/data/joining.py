@@ -78,13 +78,36 @@ class JoinedPairs:
         self.source_lengths = np.add.reduceat(source_lengths[places], self._starts) - num_joints
         self.target_lengths = np.add.reduceat(target_lengths[places], self._starts) - num_joints
 
-    def groups(self, epoch: int) -> list[list[int]]:
+    def groups(self, epoch: int) -> Groups:
         """Returns the numbers of the pairs in each group, in order."""
         shuffled = np.random.default_rng([self._seed, 1, epoch]).permutation(len(self._kind))
         pairs_by_kind = shuffled[np.argsort(self._kind[shuffled], kind="stable")]
         pairs = np.empty_like(pairs_by_kind)
         pairs[self._places_by_kind] = pairs_by_kind
-        return [group.tolist() for group in np.split(pairs, self._starts[1:])]
+        return Groups(pairs, np.append(self._starts, len(pairs)))
+
+
+class Groups(Sequence[list[int]]):
+    """Groups of pairs as two arrays: a list of lists of millions would take a gigabyte."""
+
+    def __init__(self, pairs: Integers, bounds: Integers) -> None:
+        """Takes the pairs of all groups, and where each group starts and the last one ends."""
+        self._pairs, self._bounds = pairs, bounds
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    def __getitem__(self, group: Any) -> Any:
+        """Returns the pairs of a group; raises IndexError behind the last one."""
+        if not 0 <= group < len(self):
+            raise IndexError(group)
+        pairs: list[int] = self._pairs[self._bounds[group] : self._bounds[group + 1]].tolist()
+        return pairs
+
+    def sums(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Returns (groups,) the sum over each group of what each pair has."""
+        sums: npt.NDArray[Any] = np.add.reduceat(values[self._pairs], self._bounds[:-1])
+        return sums
 
 
 def _starts(num_pairs: int, sizes: Sequence[int], random: np.random.Generator) -> Integers:

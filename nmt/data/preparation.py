@@ -8,35 +8,45 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import sentencepiece
 from datasets import Dataset
 
-from nmt.data.cache import cached, content_key, key_of
+from nmt.data.cache import cached, key_of
 from nmt.data.cleaning import CleaningReport, CleaningRules, clean
 from nmt.data.language_identification import LanguageCheck
 from nmt.data.length_unit import LengthUnit
-from nmt.data.tokenised import TokenisedDataset, write_tokenised
+from nmt.data.shards import apart, map_shards
+from nmt.data.text import Text
+from nmt.data.tokenised import write_tokenised
 from nmt.tokenizer import Tokenizer, train_tokenizer
 
 logger = logging.getLogger(__name__)
 
 # Part of every name: raise it when the format or the meaning of a cached result changes.
-_VERSION = 1
-_MOST_TOKENIZER_PAIRS = 2_000_000
+_VERSION = 2
+_MOST_TOKENIZER_PAIRS = 200_000  # the memory of SentencePiece grows with them
+_ROWS_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True)
 class CleanedText:
-    """The training pairs that are used, and what was removed."""
+    """The training pairs of a corpus that are used, and what was removed.
 
-    dataset: Dataset
+    Attributes:
+        text: The pairs.
+        source_units: (pairs,) length of each source.
+        report: What was removed.
+    """
+
+    text: Text
+    source_units: npt.NDArray[np.int32]
     report: CleaningReport
-    key: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,94 +67,132 @@ class TokenizerOptions:
 
 
 def clean_text(
-    train: Dataset,
+    train: Text,
     rules: CleaningRules,
     *,
     source_unit: LengthUnit,
     target_unit: LengthUnit,
-    cache_dir: Path,
     language_check: LanguageCheck | None = None,
+    cache_dir: Path,
+    name: str,
 ) -> CleanedText:
     """Returns the training pairs that pass the rules.
+
+    Args:
+        train: All pairs.
+        rules: What is removed.
+        source_unit: What the length of a source is counted in.
+        target_unit: What the length of a target is counted in.
+        language_check: With the model of `rules.language`; None where that is off.
+        cache_dir: Where the result is kept.
+        name: Of the corpus, for the log.
 
     Raises:
         ValueError: None does.
     """
     options = asdict(rules)
     options["language"] = None if language_check is None else language_check.key()
-    key = key_of(_VERSION, content_key(train), options, source_unit, target_unit)
+    key = key_of(_VERSION, train.key, options, source_unit, target_unit)
 
     def make(folder: Path) -> None:
-        rows, report = clean(
-            train,
+        found = clean(
+            train.dataset,
             rules=rules,
             source_unit=source_unit,
             target_unit=target_unit,
             language_check=language_check,
         )
-        np.save(folder / "rows.npy", np.asarray(rows, dtype=np.int64))
-        (folder / "report.json").write_text(json.dumps(asdict(report)), encoding="utf-8")
+        np.save(folder / "rows.npy", found.rows)
+        np.save(folder / "source_units.npy", found.source_units)
+        (folder / "report.json").write_text(json.dumps(asdict(found.report)), encoding="utf-8")
 
     folder = cached(cache_dir, f"cleaned-{key}", make)
     report = CleaningReport(**json.loads((folder / "report.json").read_text(encoding="utf-8")))
-    logger.info("Cleaning:\n%s", report.table())
+    logger.info("Cleaning of %s:\n%s", name, report.table())
     if not report.kept:
         raise ValueError(
             f"Cleaning removed all {report.total} training pairs ({report.removed}); "
             "check the data or switch rules off in data.cleaning."
         )
-    rows = np.load(folder / "rows.npy")
-    dataset = train if report.kept == report.total else train.select(rows)
-    return CleanedText(dataset, report, key)
+    dataset = train.dataset
+    if report.kept < report.total:
+        dataset = dataset.select(np.load(folder / "rows.npy"))
+    return CleanedText(Text(dataset, key), np.load(folder / "source_units.npy"), report)
 
 
-def get_tokenizer(options: TokenizerOptions, text: CleanedText, *, cache_dir: Path) -> Tokenizer:
+def get_tokenizer(
+    options: TokenizerOptions, texts: Sequence[Text], weights: Sequence[float], *, cache_dir: Path
+) -> Tokenizer:
     """Reads the tokenizer at `options.path`, or trains one on both sides of the training text.
+
+    Args:
+        options: Which of the two.
+        texts: The training text of each corpus.
+        weights: How often a pair of each corpus counts; fractions count a part of the pairs.
+        cache_dir: Where a trained one is kept.
 
     Raises:
         ValueError: The file is missing or unusable, or training is impossible.
     """
     if options.path:
         return Tokenizer(_read_model(Path(options.path)))
-    key = key_of(_VERSION, text.key, asdict(options), sentencepiece.__version__)
+    keys = [text.key for text in texts]
+    key = key_of(_VERSION, keys, list(weights), asdict(options), sentencepiece.__version__)
+    wanted = sum(len(text.dataset) * weight for text, weight in zip(texts, weights, strict=True))
+    share = min(1.0, _MOST_TOKENIZER_PAIRS / wanted)
 
-    def make(folder: Path) -> None:
-        model = train_tokenizer(
-            _training_lines(text.dataset),
+    def lines() -> Iterator[str]:
+        for text, weight in zip(texts, weights, strict=True):
+            yield from _training_lines(text.dataset, round(len(text.dataset) * weight * share))
+
+    def train() -> bytes:
+        return train_tokenizer(
+            lines(),
             vocab_size=options.vocab_size,
             model_type=options.model_type,
             character_coverage=options.character_coverage,
         )
+
+    def make(folder: Path) -> None:
+        if share < 1:
+            logger.info(
+                "The tokenizer learns from %s of %s training pairs, evenly spread.",
+                *(f"{_MOST_TOKENIZER_PAIRS:,}", f"{round(wanted):,}"),
+            )
+        model = apart(train, sum(len(text.dataset) for text in texts))
         (folder / "tokenizer.model").write_bytes(model)
 
     folder = cached(cache_dir, f"tokenizer-{key}", make)
     return Tokenizer((folder / "tokenizer.model").read_bytes())
 
 
-def tokenise(
-    dataset: Dataset, tokenizer: Tokenizer, *, key: str, cache_dir: Path
-) -> TokenisedDataset:
-    """Returns the pairs of a split as piece ids, in the same order.
+def tokenise(text: Text, tokenizer: Tokenizer, *, cache_dir: Path) -> list[Path]:
+    """Returns files with the pairs of a text as piece ids, in the same order.
 
     Args:
-        dataset: Columns source and target.
-        tokenizer: Used for both.
-        key: Names the content of `dataset`.
+        text: What is encoded.
+        tokenizer: Used for both sides.
         cache_dir: Where the ids are kept.
     """
-    key = key_of(_VERSION, key, tokenizer.sha256)
+    key = key_of(_VERSION, text.key, tokenizer.sha256)
 
     def make(folder: Path) -> None:
-        write_tokenised(dataset, tokenizer, folder / "pairs.arrow")
+        logger.info("Encoding %s pairs; this happens once.", f"{len(text.dataset):,}")
 
-    return TokenisedDataset(cached(cache_dir, f"tokenised-{key}", make) / "pairs.arrow")
+        def work(rows: range) -> None:
+            path = folder / f"{rows.start:012}.arrow"
+            write_tokenised(text.dataset.select(rows), tokenizer, path)
+
+        map_shards(work, len(text.dataset))
+
+    return sorted(cached(cache_dir, f"tokenised-{key}", make).glob("*.arrow"))
 
 
-def _training_lines(dataset: Dataset) -> Iterator[str]:
-    """Yields both sides of the pairs, or of every n-th pair where there are millions."""
-    step = -(-len(dataset) // _MOST_TOKENIZER_PAIRS)
-    for start in range(0, len(dataset), 1_000 * step):
-        rows = dataset[start : min(start + 1_000 * step, len(dataset)) : step]
+def _training_lines(dataset: Dataset, count: int) -> Iterator[str]:
+    """Yields both sides of so many pairs, evenly spread; all of them more than once if need be."""
+    for start in range(0, count, _ROWS_AT_ONCE):
+        places = np.arange(start, min(start + _ROWS_AT_ONCE, count))
+        rows = dataset[places * len(dataset) // count]
         yield from rows["source"]
         yield from rows["target"]
 

@@ -17,6 +17,8 @@ import numpy.typing as npt
 import torch.distributed
 from torch.utils.data import Sampler
 
+from nmt.data.weighting import Share, WeightedPairs
+
 Integers = npt.NDArray[np.int64]
 
 # Batches are shared out evenly on up to this many ranks or accumulated micro-batches.
@@ -33,7 +35,8 @@ class TokenBatchSampler(Sampler[list[Row]]):
     In training the pairs are cut from a sort by (max(S, T), T, S) with ties shuffled, so that the
     number of batches depends on the lengths only. The largest batches are then split until
     the count divides by eight and by the number of ranks, and the order of the batches is
-    shuffled, anew in each epoch. Every pair appears exactly once an epoch. Only where there are too
+    shuffled, anew in each epoch. Every pair appears exactly once an epoch, or as often as the
+    weight of its corpus says (see `WeightedPairs`). Only where there are too
     few pairs to give every rank as many batches (13 pairs of one batch each on two ranks) some
     batches are repeated, with a warning that says how many: unequal ranks would hang.
 
@@ -58,6 +61,7 @@ class TokenBatchSampler(Sampler[list[Row]]):
         seed: int = 1,
         shuffle: bool = True,
         groups: Callable[[int], Sequence[Sequence[int]]] | None = None,
+        shares: Sequence[Share] | None = None,
     ) -> None:
         """Sorts the lengths and cuts them.
 
@@ -69,6 +73,8 @@ class TokenBatchSampler(Sampler[list[Row]]):
             shuffle: True for training, False for evaluation.
             groups: Gives for an epoch the pairs that are joined at each number, whose lengths the
                 above then are (see `JoinedPairs`); None joins none.
+            shares: The corpora that the pairs are of, in training, and how often each is seen;
+                None sees each pair once.
 
         Raises:
             ValueError: There is no pair, the lengths differ in number, or the budget is below 1.
@@ -76,24 +82,30 @@ class TokenBatchSampler(Sampler[list[Row]]):
         source = np.asarray(source_lengths, dtype=np.int64)
         target = np.asarray(target_lengths, dtype=np.int64)
         _check(source, target, token_budget)
+        assert groups is None or shares is None
         self.token_budget = token_budget
         self.seed = seed
         self.shuffle = shuffle
         self._groups = groups
         self.epoch = 0
         self.start = 0
-        longer = np.maximum(source, target)
-        base = int(longer.max()) + 1
-        self._key = (longer * base + target) * base + source  # sorts by (max(S, T), T, S)
-        self._longer = np.sort(longer)
-        self._ends = cut(self._longer, token_budget)
+        self._longer = np.maximum(source, target)
+        base = int(self._longer.max()) + 1
+        self._key = (self._longer * base + target) * base + source  # sorts by (max(S, T), T, S)
+        self._weighted = None if shares is None else WeightedPairs(self._longer, shares, seed=seed)
+        longest = np.sort(self._longer) if self._weighted is None else self._weighted.longest
+        self._most_rows = len(longest)
+        self._most_batches = len(cut(longest, token_budget))
+        self._checksum = zlib.crc32(self._key.tobytes())
+        for share in shares or ():
+            self._checksum = zlib.crc32(repr(share).encode(), self._checksum)
 
     @property
     def fingerprint(self) -> int:
-        """A number that changes with the lengths, the budget, the seed or the number of ranks."""
+        """A number that changes with lengths, weights, budget, seed or the number of ranks."""
         _, world = rank_and_world()
         numbers = np.array([self.token_budget, self.seed, int(self.shuffle), world])
-        return zlib.crc32(numbers.tobytes(), zlib.crc32(self._key.tobytes()))
+        return zlib.crc32(numbers.tobytes(), self._checksum)
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the order of the next iteration; Lightning calls it before each epoch."""
@@ -103,8 +115,8 @@ class TokenBatchSampler(Sampler[list[Row]]):
         """Returns the number of batches an epoch gives this rank, whatever `start` is."""
         rank, world = rank_and_world()
         if self.shuffle:
-            return math.ceil(len(self._training_ends(world)) / world)
-        return max(1, len(range(rank, len(self._ends), world)))
+            return math.ceil(self._num_batches(world) / world)
+        return max(1, len(range(rank, self._most_batches, world)))
 
     def __iter__(self) -> Iterator[list[Row]]:
         # The order is fixed here, not at the first batch: the loader changes `start` afterwards.
@@ -124,22 +136,25 @@ class TokenBatchSampler(Sampler[list[Row]]):
         """Returns the sorted pairs, where each batch ends in them, and the order of the batches."""
         if not self.shuffle:
             by_length = np.argsort(self._key, kind="stable")
-            return by_length, self._ends, np.arange(len(self._ends))[::-1]
+            ends = cut(self._longer[by_length], self.token_budget)
+            return by_length, ends, np.arange(len(ends))[::-1]
         random = np.random.default_rng([self.seed, epoch])
-        shuffled = random.permutation(len(self._key))
+        rows = len(self._key) if self._weighted is None else self._weighted.rows(epoch)
+        shuffled = random.permutation(rows)
         pairs = shuffled[np.argsort(self._key[shuffled], kind="stable")]
-        ends = self._training_ends(world)
+        longer = self._longer[pairs]
+        ends = split_largest(cut(longer, self.token_budget), longer, self._num_batches(world))
         order = random.permutation(len(ends))
         return pairs, ends, _repeat_to_share(order, world)
 
-    def _training_ends(self, world: int) -> Integers:
-        """Returns the cut, split so that the ranks get equally many batches where possible."""
+    def _num_batches(self, world: int) -> int:
+        """Returns how many batches every epoch has: as many for each rank where possible."""
         for divisor in (ROUND_TO, 4, 2, 1):
             multiple = math.lcm(divisor, world)
-            count = math.ceil(len(self._ends) / multiple) * multiple
-            if count <= len(self._key):
-                return split_largest(self._ends, self._longer, count)
-        return self._ends
+            count = math.ceil(self._most_batches / multiple) * multiple
+            if count <= self._most_rows:
+                return count
+        return self._most_batches
 
 
 def rank_and_world() -> tuple[int, int]:

@@ -18,7 +18,7 @@ from nmt.evaluation.run_results import SplitResult, TranslatedSentence
 def print_scores(console: Console, results: Sequence[SplitResult]) -> None:
     """Prints BLEU, chrF and TER of every split with their signatures, then BLEU by length.
 
-    The validation split is left out of the lengths unless it is the only one.
+    Validation splits are left out of the lengths unless there are no others.
     """
     table = _table("split", "sentences", "BLEU", "chrF", "TER", "length ratio", "empty")
     for result in results:
@@ -36,7 +36,7 @@ def print_scores(console: Console, results: Sequence[SplitResult]) -> None:
     signatures = (scores.signature, scores.chrf_signature, scores.ter_signature)
     for name, signature in zip(("BLEU", "chrF", "TER "), signatures, strict=True):
         console.print(Text(f"{name} {signature}", style="dim"), soft_wrap=True)
-    _print_lengths(console, [r for r in results if r.name != "valid"] or results)
+    _print_lengths(console, [r for r in results if not r.name.startswith("valid")] or results)
 
 
 def _print_lengths(console: Console, results: Sequence[SplitResult]) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytorch_lightning as pl
 import torch
@@ -22,6 +22,9 @@ from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import Tokenizer
 from nmt.training.loss import summed_cross_entropy
 from nmt.training.resume import follow_the_folder, follow_the_options
+
+Place = tuple[int, int]  # number of the validation set, index in it
+Value = TypeVar("Value")
 
 COUNTERS = ("target_tokens_seen", "skipped_updates", "seconds")
 
@@ -170,17 +173,17 @@ class TranslationModule(pl.LightningModule):
     def on_validation_epoch_start(self) -> None:
         """Forgets the last validation."""
         self._stop_clock(time.monotonic())
-        self._valid_losses: dict[int, tuple[float, int]] = {}
-        self._valid_texts: dict[int, str] = {}
+        self._valid_losses: dict[Place, tuple[float, int]] = {}
+        self._valid_texts: dict[Place, str] = {}
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+    def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Sums the unsmoothed loss and translates; no collective, so shards may be uneven."""
         self.batch = batch
         logits = self.model(batch.source, batch.source_mask, batch.target_in)
         loss = summed_cross_entropy(logits, batch.target_out).item()
         indices = batch.index.tolist()
         # Kept under a name of the batch: a rank without one of its own repeats another's.
-        self._valid_losses[indices[0]] = (loss, batch.num_target_tokens)
+        self._valid_losses[dataloader_idx, indices[0]] = (loss, batch.num_target_tokens)
         found = self.validation_search(
             self.model,
             batch.source,
@@ -188,27 +191,39 @@ class TranslationModule(pl.LightningModule):
             forbidden_ids=self.tokenizer.forbidden_ids,
         )
         for index, hypotheses in zip(indices, found, strict=True):
-            self._valid_texts[index] = self.tokenizer.decode(hypotheses[0].tokens)
+            text = self.tokenizer.decode(hypotheses[0].tokens)
+            self._valid_texts[dataloader_idx, index] = text
 
     def on_validation_epoch_end(self) -> None:
         """Gathers all ranks' losses and texts once and logs loss, perplexity and BLEU.
 
+        Of several validation sets the loss and BLEU of each are logged, and their means, in which
+        each set counts alike, as `valid_loss` and `valid_bleu`.
         The sums are exact (`fsum`), so that the number of ranks cannot change the last digit.
         """
         losses, texts = self._valid_losses, self._valid_texts
         if self.trainer.world_size > 1:
             shares: list[Any] = [None] * self.trainer.world_size
             torch.distributed.all_gather_object(shares, (losses, texts))
-            losses = {name: loss for part, _ in shares for name, loss in part.items()}
-            texts = {index: text for _, part in shares for index, text in part.items()}
-        tokens = sum(count for _, count in losses.values())
-        loss = math.fsum(nll for nll, _ in losses.values()) / max(1, tokens)
-        perplexity = math.exp(loss) if loss < 700 else math.inf
-        self._log_validation({"loss": loss, "perplexity": perplexity, "bleu": self._bleu(texts)})
+            losses = {place: loss for part, _ in shares for place, loss in part.items()}
+            texts = {place: text for _, part in shares for place, text in part.items()}
+        names = cast(Any, self.trainer).datamodule.valid_splits
+        loss_of = {name: _mean_loss(_of_set(losses, k)) for k, name in enumerate(names)}
+        bleu_of = {name: self._bleu(name, _of_set(texts, k)) for k, name in enumerate(names)}
+        loss = math.fsum(loss_of.values()) / len(names)
+        values = {
+            "valid_loss": loss,
+            "valid_perplexity": math.exp(loss) if loss < 700 else math.inf,
+            "valid_bleu": math.fsum(bleu_of.values()) / len(names),
+        }
+        if len(names) > 1:
+            values |= {f"{name}_loss": value for name, value in loss_of.items()}
+            values |= {f"{name}_bleu": value for name, value in bleu_of.items()}
+        self._log_validation(values)
         self._clock = time.monotonic()  # validation is not training time
 
-    def _bleu(self, texts: Mapping[int, str]) -> float:
-        references = cast(Any, self.trainer).datamodule.split("valid")["target"][:]
+    def _bleu(self, split: str, texts: Mapping[int, str]) -> float:
+        references = cast(Any, self.trainer).datamodule.split(split)["target"][:]
         order = sorted(texts)
         return bleu(
             [texts[i] for i in order],
@@ -217,8 +232,7 @@ class TranslationModule(pl.LightningModule):
         )
 
     def _log_validation(self, values: Mapping[str, float]) -> None:
-        named = {f"valid_{name}": value for name, value in values.items()}
-        for name, value in named.items():
+        for name, value in values.items():
             self.log(
                 name,
                 value,
@@ -228,7 +242,7 @@ class TranslationModule(pl.LightningModule):
                 sync_dist=True,
                 reduce_fx="max",  # all ranks have the same value
             )
-        self._write_log(named, step=self.trainer.global_step)
+        self._write_log(values, step=self.trainer.global_step)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds the format's version and the run's counters."""
@@ -243,6 +257,17 @@ class TranslationModule(pl.LightningModule):
             setattr(self, name, checkpoint["counters"][name])
         follow_the_folder(checkpoint["callbacks"], self.trainer)
         follow_the_options(checkpoint, self.hparams["optimizer"])
+
+
+def _of_set(values: Mapping[Place, Value], number: int) -> dict[int, Value]:
+    """Returns what belongs to one of the validation sets, by index."""
+    return {index: value for (of, index), value in values.items() if of == number}
+
+
+def _mean_loss(losses: Mapping[int, tuple[float, int]]) -> float:
+    """Returns the loss of a token."""
+    tokens = sum(count for _, count in losses.values())
+    return math.fsum(nll for nll, _ in losses.values()) / max(1, tokens)
 
 
 def _sum_over_ranks(
