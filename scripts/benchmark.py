@@ -9,9 +9,9 @@ import platform
 from pathlib import Path
 
 import torch
-from benchmarks import attention, data, ddp
+from benchmarks import attention, data, ddp, train
 
-BENCHMARKS = {"attention": attention, "data": data, "ddp": ddp}
+BENCHMARKS = {"attention": attention, "data": data, "ddp": ddp, "train": train}
 
 
 def main() -> None:
