@@ -9,9 +9,9 @@ import platform
 from pathlib import Path
 
 import torch
-from benchmarks import attention, data, ddp, train
+from benchmarks import attention, data, ddp, sdpa, train
 
-BENCHMARKS = {"attention": attention, "data": data, "ddp": ddp, "train": train}
+BENCHMARKS = {"attention": attention, "data": data, "ddp": ddp, "sdpa": sdpa, "train": train}
 
 
 def main() -> None:
