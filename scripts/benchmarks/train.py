@@ -21,13 +21,15 @@ from typing import Any
 from benchmarks.stopwatch import DATA, STAGES
 from benchmarks.training_side import Side, SideOptions, prepare
 
-# Beside the files of conf/model. The other toolkits' 3 + 3 layers of width 256 have a feed-forward
-# of 1024 with ReLU, two matrices; SwiGLU has three, so 684 makes the same size.
-_WIDTH_256 = ("model=transformer", "model.width=256", "model.num_heads=8", "model.num_kv_heads=2")
-_VOCABULARY = "data.tokenizer.vocab_size=8000"
+# Beside the files of conf/model: 3 + 3 layers with the defaults of other toolkits. A feed-forward
+# of 1024 has two matrices with ReLU and three with SwiGLU, where 684 makes the same size.
+_WIDTH_256 = (
+    *("model=transformer", "model.width=256", "model.num_heads=8", "model.num_kv_heads=2"),
+    *("model.dropout=0.1", "data.tokenizer.vocab_size=8000"),
+)
 SIZES = {
-    "transformer_256": (*_WIDTH_256, "model.feed_forward=1024", _VOCABULARY),
-    "transformer_256_as_relu": (*_WIDTH_256, "model.feed_forward=684", _VOCABULARY),
+    "transformer_256": (*_WIDTH_256, "model.feed_forward=1024"),
+    "transformer_256_as_relu": (*_WIDTH_256, "model.feed_forward=684"),
 }
 _GRAMMAR = ("data=grammar", "data.grammar.train_size=4000")
 _MOST_FOR_DATA = 0.03
