@@ -5,9 +5,10 @@ import importlib
 from pathlib import Path
 
 import pytest
+import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-SMALL = {"num_sentences": 3, "length": 7, "num_heads": 4}
+SMALL = {"dtype": torch.float32, "num_sentences": 3, "length": 7, "num_heads": 4}
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 Every call that a model makes is caught and run under torch.profiler: of the encoder's
 self-attention, the decoder's and the cross-attention; in training, and in decoding with one token
 (greedy), with several hypotheses of a sentence (beam) and with a given prefix; with padding and
-without. On a GPU in bf16, as training is there. Ends with an error where the kernel that writes
-down all weights runs, so that a script can rely on it.
+without; on a GPU in bf16, as training is there, and in fp32. Ends with an error where the kernel
+that writes down all weights runs, so that a script can rely on it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from nmt.models.transformer import Transformer
 MATH = "math"
 _KERNEL = "_scaled_dot_product_"  # what the names of the kernels begin with
 _BEAM = 5
+_TYPES = {"cpu": (torch.float32,), "cuda": (torch.bfloat16, torch.float32)}
+_SHOWN = ("type", "phase", "padded", "place")
 Row = dict[str, Any]
 
 
@@ -44,15 +46,22 @@ def run(arguments: argparse.Namespace) -> list[Row]:
     Raises:
         ValueError: At some place no fused kernel ran.
     """
-    rows = attention_calls(
-        device=arguments.device,
-        num_sentences=arguments.sentences,
-        length=arguments.length,
-        num_heads=arguments.heads,
-        num_kv_heads=arguments.kv_heads,
+    rows = [
+        {"type": str(dtype).removeprefix("torch."), **row}
+        for dtype in _TYPES[arguments.device]
+        for row in attention_calls(
+            device=arguments.device,
+            dtype=dtype,
+            num_sentences=arguments.sentences,
+            length=arguments.length,
+            num_heads=arguments.heads,
+            num_kv_heads=arguments.kv_heads,
+        )
+    ]
+    print(
+        f"{'type':10}{'phase':8}{'padded':8}{'place':14}{'kernel':26}{'MiB':>8}{'MiB of math':>13}"
     )
-    print(f"{'phase':8}{'padded':8}{'place':14}{'kernel':26}{'MiB':>8}{'MiB of math':>13}")
-    for row in {(row["phase"], row["padded"], row["place"]): row for row in rows}.values():
+    for row in {tuple(row[key] for key in _SHOWN): row for row in rows}.values():
         padded = "yes" if row["padded"] else "no"
         print(f"{row['phase']:22}{padded:8}{row['place']:14}{row['kernel']:36}{row['mib']:8.2f}")
     unfused = {f"{row['place']} ({row['phase']})" for row in rows if row["kernel"] == MATH}
@@ -62,7 +71,13 @@ def run(arguments: argparse.Namespace) -> list[Row]:
 
 
 def attention_calls(
-    *, device: str, num_sentences: int, length: int, num_heads: int, num_kv_heads: int
+    *,
+    device: str,
+    dtype: torch.dtype,
+    num_sentences: int,
+    length: int,
+    num_heads: int,
+    num_kv_heads: int,
 ) -> list[Row]:
     """Returns what every call of a model of one layer each did.
 
@@ -71,9 +86,7 @@ def attention_calls(
         all weights written down. On a CPU the sum over its operations, on a GPU the peak.
     """
     torch.manual_seed(0)
-    model = _model(num_heads, num_kv_heads).to(device)
-    if device == "cuda":
-        model = model.bfloat16()
+    model = _model(num_heads, num_kv_heads).to(device, dtype)
     tokens = torch.randint(4, 100, (num_sentences, length), device=device)
     lengths = torch.linspace(1, length, num_sentences, device=device).ceil()
     padding = torch.arange(length, device=device) < lengths.unsqueeze(1)

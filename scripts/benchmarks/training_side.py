@@ -140,7 +140,7 @@ class _Training:
         return {
             "parameters": self._module.model.num_parameters().total,
             "vocab_size": self._module.tokenizer.vocab_size,
-            "padding": _padding(batches),
+            "padding": padding_of(batches),
             "flops_per_target_token": count_training_flops(self._module.model, batches) / tokens,
         }
 
@@ -193,7 +193,8 @@ class _Training:
         return status_mib("VmHWM")
 
 
-def _padding(batches: Sequence[Batch]) -> float:
+def padding_of(batches: Sequence[Batch]) -> float:
+    """Returns the share of fillers in the source and target of these batches."""
     real = sum(
         batch.num_target_tokens
         + (batch.source.numel() if batch.source_mask is None else int(batch.source_mask.sum()))
@@ -202,8 +203,19 @@ def _padding(batches: Sequence[Batch]) -> float:
     return 1 - real / sum(batch.source.numel() + batch.target_in.numel() for batch in batches)
 
 
-def prepare(options: Sequence[str]) -> None:
-    """Makes tokenizer and caches, which would count as memory of training else."""
+def prepare(options: Sequence[str], *, updates: int) -> None:
+    """Makes tokenizer and caches, which would count as memory of training else.
+
+    Raises:
+        ValueError: The corpus has too few batches for a round.
+    """
     config = composed(options)
     Path(config.data.cache_dir).mkdir(parents=True, exist_ok=True)
-    instantiate(config.data).prepare_data()
+    data: TranslationDataModule = instantiate(config.data)
+    data.prepare_data()
+    batches, needed = len(data.train_dataloader()), WARM_UP + updates + 1
+    if batches < needed:
+        raise ValueError(
+            f"an epoch has {batches} batches but a round takes {needed}: give fewer --updates, a "
+            "lower data.token_budget or more data."
+        )
