@@ -171,13 +171,13 @@ class _Training:
 
     def _matmul_rate(self) -> float:
         """Operations a second of `torch.mm`: of the feed-forward's size; on a GPU its best."""
-        rows, width = self._config.data.token_budget, self._config.model.width
+        rows, width = int(self._config.data.token_budget), int(self._config.model.width)
         sizes, dtype = (rows, width, 4 * width), torch.float32
         if self._options.device == "cuda":
             sizes, dtype = (_PEAK_SIZE,) * 3, torch.bfloat16
         x = torch.randn(*sizes[:2], device=self._options.device, dtype=dtype)
         weight = torch.randn(*sizes[1:], device=self._options.device, dtype=dtype)
-        operations = 2 * sizes[0] * sizes[1] * sizes[2]
+        operations: int = 2 * sizes[0] * sizes[1] * sizes[2]
 
         def work() -> int:
             torch.mm(x, weight)
