@@ -63,7 +63,10 @@ def run(arguments: argparse.Namespace) -> list[Row]:
     )
     for row in {tuple(row[key] for key in _SHOWN): row for row in rows}.values():
         padded = "yes" if row["padded"] else "no"
-        print(f"{row['phase']:22}{padded:8}{row['place']:14}{row['kernel']:36}{row['mib']:8.2f}")
+        print(
+            f"{row['type']:10}{row['phase']:8}{padded:8}{row['place']:14}{row['kernel']:26}"
+            f"{row['mib']:8.2f}{row['math_mib']:13.2f}"
+        )
     unfused = {f"{row['place']} ({row['phase']})" for row in rows if row["kernel"] == MATH}
     if unfused:
         raise ValueError(f"attention is not fused here: {', '.join(sorted(unfused))}.")
