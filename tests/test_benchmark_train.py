@@ -56,7 +56,7 @@ def test_padding_is_the_share_of_fillers_on_both_sides(benchmarks):
         {"index": 1, "source_ids": [5], "target_ids": [5]},
     ]
     # Source 2 rows of 4 with 4 + 2 tokens, target 2 rows of 2 without fillers.
-    assert benchmarks("training_side").padding_of([collate(examples)]) == 1 - 10 / 12
+    assert benchmarks("training_rounds").padding_of([collate(examples)]) == 1 - 10 / 12
 
 
 def test_training_is_measured_beside_the_options_asked_for(benchmarks, tmp_path, capsys):
@@ -91,4 +91,4 @@ def test_training_is_measured_beside_the_options_asked_for(benchmarks, tmp_path,
 def test_a_corpus_of_too_few_batches_is_refused(benchmarks, tmp_path):
     options = ["trainer=cpu", *corpus_options(tmp_path / "text")]
     with pytest.raises(ValueError, match=r"has \d+ batches but a round takes 1003"):
-        benchmarks("training_side").prepare(options, updates=1000)
+        benchmarks("training_rounds").prepare(options, updates=1000)

@@ -19,7 +19,9 @@ import statistics
 from typing import Any
 
 from benchmarks.stopwatch import DATA, STAGES
-from benchmarks.training_side import Side, SideOptions, prepare
+from benchmarks.training_rounds import RoundOptions, prepare
+from benchmarks.training_side import Side
+from nmt.config import config_directory
 
 # Beside the files of conf/model: 3 + 3 layers with the defaults of other toolkits. A feed-forward
 # of 1024 has two matrices with ReLU and three with SwiGLU, where 684 makes the same size.
@@ -59,11 +61,20 @@ def run(arguments: argparse.Namespace) -> list[Figures]:
     """Measures all sides, prints them and returns the figures of each."""
     figures = []
     for name in arguments.models:
-        model = (*SIZES.get(name, (f"model={name}",)), *_shared_options(arguments))
+        model = (*_model_options(name), *_shared_options(arguments))
         variants = {"": model} | {option: (*model, option) for option in arguments.against}
         figures += _measure(name, variants, arguments)
     _print_summary(figures, arguments)
     return figures
+
+
+def _model_options(name: str) -> tuple[str, ...]:
+    known = {path.stem for path in (config_directory() / "model").glob("*.yaml")}
+    if name not in SIZES and name not in known:
+        raise ValueError(
+            f"There is no model {name!r}; choose of {', '.join(sorted(known | SIZES.keys()))}."
+        )
+    return SIZES.get(name, (f"model={name}",))
 
 
 def _shared_options(arguments: argparse.Namespace) -> list[str]:
@@ -86,7 +97,7 @@ def _measure(
         for options in variants.values():
             prepare(options, updates=arguments.updates)
             sides.append(
-                Side(SideOptions(options, arguments.device, arguments.threads, arguments.updates))
+                Side(RoundOptions(options, arguments.device, arguments.threads, arguments.updates))
             )
         rounds = [[side.measure(waits=False) for side in sides] for _ in range(arguments.rounds)]
         splits = rounds
