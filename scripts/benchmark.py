@@ -9,7 +9,7 @@ import platform
 from pathlib import Path
 
 import torch
-from benchmarks import attention, corpus, data, ddp, decode
+from benchmarks import attention, corpus, data, ddp, decode, sdpa, train
 
 from nmt.decoding.hypothesis import check_at_least
 
@@ -19,6 +19,8 @@ BENCHMARKS = {
     "data": data,
     "ddp": ddp,
     "decode": decode,
+    "sdpa": sdpa,
+    "train": train,
 }
 
 

@@ -98,3 +98,21 @@ def test_every_experiment_makes_an_update(name, tmp_path):
     module, trainer = build_module(config, data), build_trainer(config)
     assert fit(config, data, module, trainer).name == "best.ckpt"
     assert (trainer.global_step, module.skipped_updates) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("precision", "clip", "possible"),
+    [("bf16-mixed", "1.0", False), ("bf16-mixed", "null", True), ("32-true", "1.0", True)],
+)
+def test_a_fused_optimizer_is_refused_where_lightning_cannot_clip(
+    precision, clip, possible, tmp_path
+):
+    config = composed(
+        *("trainer=cpu", f"trainer.precision={precision}", f"trainer.gradient_clip_val={clip}"),
+        *("+optimizer.fused=true", f"run_dir={tmp_path}", "logger=csv"),
+    )
+    if possible:
+        assert build_trainer(config).precision == precision
+    else:
+        with pytest.raises(ValueError, match=r"set optimizer\.fused=false"):
+            build_trainer(config)

@@ -78,3 +78,29 @@ def test_half_precision_logits_are_summed_in_single_precision(logits, target):
     loss = summed_cross_entropy(half, target, smoothing=0.1)
     assert loss.dtype == torch.float32
     assert loss == summed_cross_entropy(half.float(), target, smoothing=0.1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_gradient_is_that_of_torch(logits, target, smoothing, dtype):
+    given = logits.detach().to(dtype).requires_grad_()
+    expected = F.cross_entropy(
+        given.flatten(0, 1).float(),
+        target.flatten(),
+        ignore_index=PAD,
+        label_smoothing=smoothing,
+        reduction="sum",
+    )
+    loss = summed_cross_entropy(given, target, smoothing=smoothing)
+    (ours,) = torch.autograd.grad(3 * loss, given)
+    (theirs,) = torch.autograd.grad(3 * expected, given)
+    assert ours.dtype == dtype
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_a_graph_that_was_gone_through_is_not_used_again_with_what_is_left_of_it(logits, target):
+    loss = summed_cross_entropy(logits, target)
+    loss.backward(retain_graph=True)
+    with pytest.raises(AttributeError, match="exp_"):
+        loss.backward()

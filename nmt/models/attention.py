@@ -109,8 +109,8 @@ def dot_product_attention(
     groups = query.shape[1] // keys.shape[1]
     if groups > 1 and query.shape[2] == 1 and (mask is None or mask.shape[-3] == 1):
         return shared_attention(query, keys, values, mask=mask, dropout=dropout)
-    if groups > 1 and mask is not None and keys.is_cuda:
-        # No fused CUDA kernel takes a mask and unequal head counts: it would be the slow one.
+    if groups > 1 and keys.is_cuda and (mask is not None or query.dtype == torch.float32):
+        # On CUDA the one fused kernel for unequal head counts takes neither a mask nor fp32.
         keys = keys.repeat_interleave(groups, dim=1)
         values = values.repeat_interleave(groups, dim=1)
     return F.scaled_dot_product_attention(

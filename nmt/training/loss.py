@@ -1,6 +1,10 @@
 """The training objective: summed label-smoothed cross entropy; padding counts nowhere."""
 
-import torch.nn.functional as F
+from __future__ import annotations
+
+from typing import Any
+
+import torch
 from torch import Tensor
 
 from nmt.special_tokens import PAD
@@ -19,12 +23,35 @@ def summed_cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float = 0
         smoothing: e, in [0, 1).
 
     Returns:
-        A scalar, in nats.
+        A scalar, in nats; its graph can be gone through backwards once.
     """
-    return F.cross_entropy(
-        logits.flatten(0, 1).float(),
-        target.flatten(),
-        ignore_index=PAD,
-        label_smoothing=smoothing,
-        reduction="sum",
-    )
+    flat = logits.flatten(0, 1).float()
+    loss: Tensor = _SmoothedCrossEntropy.apply(flat, target.view(-1, 1), smoothing)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _SmoothedCrossEntropy(torch.autograd.Function):
+    """-sum_v q_v log p_v over the rows that are not PAD; q as above.
+
+    The gradient p - q is written over log p. PyTorch's makes three more tensors of the size of
+    the logits, the largest of a training step.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
+        log_probs = logits.log_softmax(-1)  # (B T, V)
+        ctx.log_probs, ctx.target, ctx.smoothing = log_probs, target, smoothing
+        loss = (smoothing - 1) * log_probs.gather(1, target)
+        if smoothing:
+            loss -= smoothing / logits.shape[1] * log_probs.sum(1, keepdim=True)
+        return loss.masked_fill(target == PAD, 0.0).sum()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        probs, target, smoothing = ctx.log_probs.exp_(), ctx.target, ctx.smoothing
+        ctx.log_probs = None  # they are gone
+        scale = gradient * (target != PAD)  # (B T, 1)
+        everywhere = -smoothing / probs.shape[1] * scale
+        torch.addcmul(everywhere, probs, scale, out=probs)
+        label = probs.gather(1, target) - (1 - smoothing) * scale
+        return probs.scatter_(1, target, label), None, None

@@ -42,12 +42,26 @@ def build_module(config: DictConfig, data: TranslationDataModule) -> Translation
 
 
 def build_trainer(config: DictConfig) -> pl.Trainer:
-    """Builds Lightning's trainer: validation every so many updates, precision by the device."""
+    """Builds Lightning's trainer: validation every so many updates, precision by the device.
+
+    Raises:
+        ValueError: These options do not go together.
+    """
     steps, accumulate = config.trainer.max_steps, config.trainer.accumulate_grad_batches
     precision = config.trainer.precision
     if precision == "auto":
         on_gpu = config.trainer.accelerator != "cpu" and torch.cuda.is_available()
         precision = "bf16-mixed" if on_gpu and torch.cuda.is_bf16_supported() else "32-true"
+    if (
+        precision != "32-true"
+        and config.optimizer.get("fused")
+        and config.trainer.gradient_clip_val
+    ):
+        raise ValueError(
+            f"optimizer.fused=true with trainer.precision={precision}: Lightning cannot clip its "
+            "gradients; set optimizer.fused=false, trainer.precision=32-true or "
+            "trainer.gradient_clip_val=null."
+        )
     devices, nodes = config.trainer.devices, config.trainer.num_nodes
     if devices == "auto" and under_torchrun():
         devices, nodes = processes_and_nodes()

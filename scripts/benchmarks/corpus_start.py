@@ -18,7 +18,7 @@ import pytorch_lightning as pl
 import torch
 from hydra.utils import instantiate
 
-from benchmarks.isolated import status
+from benchmarks.isolated import status_mib
 from nmt.config import config_directory
 from nmt.data.datamodule import TranslationDataModule
 from nmt.training.run import build_module, build_trainer, fit
@@ -61,14 +61,14 @@ def main() -> None:
     clock.note("tokenizer")
     data.prepare_data()
     clock.note("other splits, encode")
-    memory = {"prepared": status("VmHWM")}
+    memory = {"prepared": status_mib("VmHWM")}
     loader = data.train_dataloader()
     next(iter(loader.sampler))
     clock.note("batches of an epoch")
     trainer, module = build_trainer(config), build_module(config, data)
     fit(config, data, module, trainer)
     clock.note("updates")
-    memory["trained"] = status("VmHWM")
+    memory["trained"] = status_mib("VmHWM")
     print(json.dumps({"seconds": clock.seconds, "peak_mib": memory}))
 
 

@@ -44,14 +44,14 @@ def peak_memory(task: Callable[[], object]) -> float:
     ctypes.CDLL(None).mallopt(-3, 65_536)  # M_MMAP_THRESHOLD
     with open("/proc/self/clear_refs", "w", encoding="ascii") as reset:
         reset.write("5")
-    before = status("VmRSS")
+    before = status_mib("VmRSS")
     task()
-    return max(0.0, status("VmHWM") - before)
+    return max(0.0, status_mib("VmHWM") - before)
 
 
 def _run(task: Callable[[], float], sender: Connection, mib: float | None) -> None:
     if mib is not None:
-        size = int((status("VmSize") + mib) * MIB)
+        size = int((status_mib("VmSize") + mib) * MIB)
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
     try:
         sender.send(task())
@@ -63,7 +63,7 @@ def _run(task: Callable[[], float], sender: Connection, mib: float | None) -> No
             sender.send(text)
 
 
-def status(name: str) -> float:
-    """Returns a size in MiB that Linux gives for this process, such as VmRSS or VmHWM."""
+def status_mib(name: str) -> float:
+    """Returns a size from /proc/self/status in MiB: VmRSS, its peak VmHWM, VmSize."""
     with open("/proc/self/status", encoding="ascii") as lines:
         return next(float(line.split()[1]) / 1024 for line in lines if line.startswith(name))

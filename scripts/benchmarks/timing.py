@@ -24,15 +24,18 @@ def interleaved_rates(
     rates: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, work in sides.items():
-            rates[name].append(_rate(work, seconds / rounds / len(sides)))
+            rates[name].append(rate_of(work, seconds / rounds / len(sides)))
     return {name: statistics.median(values) for name, values in rates.items()}
 
 
-def _rate(work: Callable[[], int], seconds: float) -> float:
+def rate_of(
+    work: Callable[[], int], seconds: float, clock: Callable[[], float] = time.process_time
+) -> float:
+    """Returns the sizes of pieces of work by the time they take, over at least `seconds`."""
     size = 0
-    start = time.process_time()
+    start = clock()
     while True:
         size += work()
-        elapsed = time.process_time() - start
+        elapsed = clock() - start
         if elapsed >= seconds:
             return size / elapsed
