@@ -101,6 +101,11 @@ def fit(
         )
         continue_csv_log(trainer, resume_from)
     if config.compile:
+        if trainer.strategy.root_device.type == "cpu":
+            logger.warning(
+                "compile=true makes nothing faster on a CPU, and with PyTorch 2.13 a Transformer "
+                "fails there when the lengths change; leave it out."
+            )
         module.model.compile(dynamic=True)
     try:
         trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
