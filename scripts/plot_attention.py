@@ -41,8 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except (ValueError, OSError) as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
-    for warning in raised:  # such as a font that is missing
-        print(f"warning: {warning.message}", file=sys.stderr)
+    for message in dict.fromkeys(str(warning.message) for warning in raised):  # a missing font
+        print(f"warning: {message}", file=sys.stderr)
     return 0
 
 
@@ -62,6 +62,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace) -> list[Path]:
     check_at_least("threads", options.threads, 1)
+    if options.output.suffix.lower() in (".png", ".svg", ".pdf", ".jpg"):
+        raise ValueError(f"--output is a folder, and {options.output} looks like a file: give DIR.")
     torch.set_num_threads(options.threads)
     translator = Translator.from_checkpoint(options.checkpoint)
     target = options.target

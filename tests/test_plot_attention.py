@@ -144,3 +144,11 @@ def test_the_program_warns_of_characters_without_a_font(program, tokenizer, tmp_
     arguments = [checkpoint, "--source", SOURCE, "--target", "\U000f0001", "--output"]
     assert program.main([*arguments, str(tmp_path)]) == 0
     assert capsys.readouterr().err.startswith("warning: No installed font shows")
+
+
+def test_the_name_of_a_file_is_no_folder(program, tokenizer, tmp_path, capsys):
+    checkpoint = str(write_checkpoint(tmp_path / "best.ckpt", tokenizer.model))
+    path = tmp_path / "cross.png"
+    assert program.main([checkpoint, "--source", SOURCE, "--output", str(path)]) == 1
+    assert capsys.readouterr().err.startswith("error: --output is a folder, and ")
+    assert not path.exists()
