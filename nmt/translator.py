@@ -39,7 +39,6 @@ __all__ = [
     "TranslationScore",
     "Translator",
     "WordAttention",
-    "batches_by_length",
 ]
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -54,6 +53,7 @@ class _Options:
     max_source_length: int
     chunk_size: int
     alignment: Granularity | None
+    first_line: int
 
 
 class Translator:
@@ -148,6 +148,7 @@ class Translator:
         chunk_size: int = 2048,
         prefixes: Iterable[str] | None = None,
         alignment: Granularity | None = None,
+        first_line: int = 1,
     ) -> Iterator[Translation]:
         """Translates texts as they come, in order, holding no more than a chunk of them.
 
@@ -155,29 +156,33 @@ class Translator:
             texts: One sentence each.
             search: Instead of the translator's own.
             batch_tokens: Most source tokens in a batch, padding and EOS included; a longer
-                sentence is a batch of its own.
+                sentence is a batch of its own. For alignment, of either side.
             max_source_length: Source tokens (pieces) above which a text is cut, with a warning.
             chunk_size: Texts read ahead and sorted by length; 1 answers each text at once.
             prefixes: As many as texts: what each translation begins with, blank where nothing is
                 given. The pieces of the prefix are kept, so a word may go on after it. A blank
                 text stays blank.
             alignment: Links of which units each translation has: `word`, `subword` or None.
+            first_line: The number of the first text, for the warnings.
 
         Raises:
-            ValueError: An option is out of range, `texts` is a single string, there are more or
-                fewer prefixes than texts, the model has no attention to align with, or its output
-                is not a number.
+            ValueError: An option is out of range, `texts` or `prefixes` is a single string, there
+                are more or fewer prefixes than texts, the model has no attention to align with, or
+                its output is not a number.
         """
         check_at_least("batch_tokens", batch_tokens, 1)
         check_at_least("max_source_length", max_source_length, 1)
         check_at_least("chunk_size", chunk_size, 1)
         if alignment is not None:
             check_granularity(alignment)
-        if isinstance(texts, str) or isinstance(prefixes, str):
-            raise ValueError("texts is one string; give a list of sentences, such as [text].")
+        for name, given in (("texts", texts), ("prefixes", prefixes)):
+            if isinstance(given, str):
+                raise ValueError(f"{name} is one string; give a list of them, one a sentence.")
         lines = zip(texts, repeat("")) if prefixes is None else paired(texts, prefixes, "prefixes")
         search = search or self.search
-        options = _Options(search, batch_tokens, max_source_length, chunk_size, alignment)
+        options = _Options(
+            search, batch_tokens, max_source_length, chunk_size, alignment, first_line
+        )
         return self._stream(iter(lines), options)
 
     def score(
@@ -202,8 +207,8 @@ class Translator:
             chunk_size: Pairs read ahead and sorted by length.
 
         Raises:
-            ValueError: An element of `pairs` is no pair, an option is out of range, or the model's
-                output is not a number.
+            ValueError: An element of `pairs` is no pair, an id cannot be part of a translation, an
+                option is out of range, or the model's output is not a number.
         """
         check_at_least("batch_tokens", batch_tokens, 1)
         check_at_least("chunk_size", chunk_size, 1)
@@ -245,7 +250,7 @@ class Translator:
         return Units(default_unit(self.source_lang), default_unit(self.target_lang))
 
     def _stream(self, lines: Iterator[tuple[str, str]], options: _Options) -> Iterator[Translation]:
-        first_line = 1
+        first_line = options.first_line
         while chunk := list(islice(lines, options.chunk_size)):
             texts = [text for text, _ in chunk]
             sources = self.tokenizer.encode_batch(texts)
@@ -256,7 +261,7 @@ class Translator:
             for rows in batches_by_length([len(s) for s in sources], options.batch_tokens):
                 batch = [sources[i] for i in rows]
                 found = self._search(batch, [prefixes[i] for i in rows], options.search)
-                links = self._align(batch, found, options.alignment)
+                links = self._align(batch, found, options)
                 for i, hypotheses, of_each in zip(rows, found, links, strict=True):
                     alternatives[i] = tuple(map(self._scored_text, hypotheses, of_each))
             yield from map(Translation, texts, alternatives)
@@ -280,20 +285,29 @@ class Translator:
         self,
         sources: Sequence[list[int]],
         found: Sequence[Sequence[Hypothesis]],
-        granularity: Granularity | None,
+        options: _Options,
     ) -> list[list[Links | None]]:
         """Returns the links of the hypotheses of each source, None where none are asked for."""
-        if granularity is None:
+        if options.alignment is None:
             return [[None] * len(hypotheses) for hypotheses in found]
         pairs = [
             (source, hypothesis.tokens)
             for source, hypotheses in zip(sources, found, strict=True)
             for hypothesis in hypotheses
         ]
-        links = iter(
-            align(self.model, self.tokenizer, pairs, granularity=granularity, units=self._units)
-        )
-        return [list(islice(links, len(hypotheses))) for hypotheses in found]
+        of_pair: dict[int, Links] = {}
+        lengths = [max(len(source), len(target)) for source, target in pairs]
+        for rows in batches_by_length(lengths, options.batch_tokens):
+            links = align(
+                self.model,
+                self.tokenizer,
+                [pairs[row] for row in rows],
+                granularity=options.alignment,
+                units=self._units,
+            )
+            of_pair.update(zip(rows, links, strict=True))
+        in_order = (of_pair[row] for row in range(len(pairs)))
+        return [list(islice(in_order, len(hypotheses))) for hypotheses in found]
 
     def _scored_text(self, hypothesis: Hypothesis, alignment: Links | None) -> ScoredText:
         if math.isnan(hypothesis.log_prob):

@@ -230,6 +230,8 @@ def test_a_source_beyond_the_last_position_is_refused(tokenizer, tmp_path):
     assert OPTIONS["transformer"]["max_positions"] == 41
     with pytest.raises(ValueError, match=r"line 2 has \d+ source tokens, .* 41 positions"):
         engine.translate(["one", "one two " * 30])
+    with pytest.raises(ValueError, match=r"line 8 has \d+ source tokens"):
+        list(engine.stream(["one", "one two " * 30], chunk_size=1, first_line=7))
     # A translation ends there, whatever the limits say.
     search = GreedySearch(max_length=90, min_length=70)
     (longest,) = engine.translate(["one two three " * 4], search=search)

@@ -90,6 +90,7 @@ class ExportedTranslator:
         batch_tokens: int = 4096,
         max_source_length: int = 1024,
         chunk_size: int = 2048,
+        first_line: int = 1,
     ) -> Iterator[Translation]:
         """Translates texts as they come, in order; arguments as in `Translator.stream`.
 
@@ -101,9 +102,11 @@ class ExportedTranslator:
         check_at_least("max_source_length", max_source_length, 1)
         check_at_least("chunk_size", chunk_size, 1)
         if isinstance(texts, str):
-            raise ValueError("texts is one string; give a list of sentences, such as [text].")
+            raise ValueError("texts is one string; give a list of them, one a sentence.")
         options = EngineOptions.of(search or self.search)
-        return self._stream(iter(texts), options, batch_tokens, max_source_length, chunk_size)
+        return self._stream(
+            iter(texts), options, batch_tokens, max_source_length, chunk_size, first_line
+        )
 
     def _stream(
         self,
@@ -112,8 +115,8 @@ class ExportedTranslator:
         batch_tokens: int,
         max_source_length: int,
         chunk_size: int,
+        first_line: int,
     ) -> Iterator[Translation]:
-        first_line = 1
         while chunk := list(islice(texts, chunk_size)):
             sources = self.tokenizer.encode_batch(chunk)
             for line, source in enumerate(sources, first_line):
