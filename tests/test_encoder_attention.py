@@ -21,11 +21,10 @@ from nmt.models.encoder_attention import (
     ENCODER_ATTENTIONS,
     LINEAR,
     SPARSE,
-    BlockReader,
     EncoderAttention,
-    MaskedReader,
     block_mask,
 )
+from nmt.models.encoder_readers import BlockReader, MaskedReader
 from nmt.models.linear_attention import orthogonal_gaussian
 from nmt.models.positions import BIASES, POSITIONS
 

@@ -16,7 +16,7 @@ from nmt.models.attention import (
     dot_product_weights,
 )
 from nmt.models.cache import KeyValueCache, extend
-from nmt.models.encoder_attention import Reader
+from nmt.models.encoder_readers import Reader
 from nmt.models.options import check_divides, check_dropout, check_size
 from nmt.models.positions import Rotation
 
