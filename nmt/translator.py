@@ -12,10 +12,9 @@ print(translator.attention("It is raining.", "Es regnet.").weights.shape)
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice, repeat
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Self
 
@@ -28,7 +27,8 @@ from nmt.data.length_unit import default_unit
 from nmt.decoding.hypothesis import Hypothesis, Search, check_at_least
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.scoring import ScoredPair, TranslationScore, stream_scores
-from nmt.source_batches import batches_by_length, cut_source, paired
+from nmt.sentence_stream import Sentence, StreamOptions, scored_text, translate_stream
+from nmt.source_batches import batches_by_length
 from nmt.tokenizer import Tokenizer
 from nmt.translation import BLANK, Links, ScoredText, Translation
 from nmt.word_attention import Units, WordAttention, word_attentions
@@ -42,18 +42,6 @@ __all__ = [
 ]
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-@dataclass(frozen=True)
-class _Options:
-    """Those of `Translator.stream`."""
-
-    search: Search
-    batch_tokens: int
-    max_source_length: int
-    chunk_size: int
-    alignment: Granularity | None
-    first_line: int
 
 
 class Translator:
@@ -170,20 +158,25 @@ class Translator:
                 are more or fewer prefixes than texts, the model has no attention to align with, or
                 its output is not a number.
         """
-        check_at_least("batch_tokens", batch_tokens, 1)
-        check_at_least("max_source_length", max_source_length, 1)
-        check_at_least("chunk_size", chunk_size, 1)
         if alignment is not None:
             check_granularity(alignment)
-        for name, given in (("texts", texts), ("prefixes", prefixes)):
-            if isinstance(given, str):
-                raise ValueError(f"{name} is one string; give a list of them, one a sentence.")
-        lines = zip(texts, repeat("")) if prefixes is None else paired(texts, prefixes, "prefixes")
-        search = search or self.search
-        options = _Options(
-            search, batch_tokens, max_source_length, chunk_size, alignment, first_line
+        options = StreamOptions(
+            batch_tokens=batch_tokens,
+            max_source_length=max_source_length,
+            chunk_size=chunk_size,
+            first_line=first_line,
         )
-        return self._stream(iter(lines), options)
+
+        def translate(batch: Sequence[Sentence]) -> Iterator[tuple[ScoredText, ...]]:
+            found = self._search(batch, search or self.search)
+            links = self._align(batch, found, alignment, batch_tokens)
+            for hypotheses, of_each in zip(found, links, strict=True):
+                yield tuple(map(self._scored_text, hypotheses, of_each))
+
+        blank = BLANK if alignment is None else replace(BLANK, alignment=())
+        return translate_stream(
+            texts, self.tokenizer, translate, options, prefixes=prefixes, blank=blank
+        )
 
     def score(
         self, pairs: Iterable[ScoredPair], *, batch_tokens: int = 4096
@@ -249,30 +242,11 @@ class Translator:
     def _units(self) -> Units:
         return Units(default_unit(self.source_lang), default_unit(self.target_lang))
 
-    def _stream(self, lines: Iterator[tuple[str, str]], options: _Options) -> Iterator[Translation]:
-        first_line = options.first_line
-        while chunk := list(islice(lines, options.chunk_size)):
-            texts = [text for text, _ in chunk]
-            sources = self.tokenizer.encode_batch(texts)
-            prefixes = self.tokenizer.encode_batch([prefix for _, prefix in chunk])
-            for line, source in enumerate(sources, first_line):
-                cut_source(source, line, options.max_source_length)
-            alternatives: list[tuple[ScoredText, ...]] = [_blank(options.alignment)] * len(chunk)
-            for rows in batches_by_length([len(s) for s in sources], options.batch_tokens):
-                batch = [sources[i] for i in rows]
-                found = self._search(batch, [prefixes[i] for i in rows], options.search)
-                links = self._align(batch, found, options)
-                for i, hypotheses, of_each in zip(rows, found, links, strict=True):
-                    alternatives[i] = tuple(map(self._scored_text, hypotheses, of_each))
-            yield from map(Translation, texts, alternatives)
-            first_line += len(chunk)
-
-    def _search(
-        self, sources: Sequence[list[int]], prefixes: Sequence[list[int]], search: Search
-    ) -> list[list[Hypothesis]]:
-        source, source_mask = collate_source(sources)
+    def _search(self, batch: Sequence[Sentence], search: Search) -> list[list[Hypothesis]]:
+        source, source_mask = collate_source([sentence.ids for sentence in batch])
         source = source.to(self._device)
         source_mask = None if source_mask is None else source_mask.to(self._device)
+        prefixes = self.tokenizer.encode_batch([sentence.prefix for sentence in batch])
         return search(
             self.model,
             source,
@@ -283,26 +257,27 @@ class Translator:
 
     def _align(
         self,
-        sources: Sequence[list[int]],
+        batch: Sequence[Sentence],
         found: Sequence[Sequence[Hypothesis]],
-        options: _Options,
+        granularity: Granularity | None,
+        batch_tokens: int,
     ) -> list[list[Links | None]]:
-        """Returns the links of the hypotheses of each source, None where none are asked for."""
-        if options.alignment is None:
+        """Returns the links of the hypotheses of each sentence, None where none are asked for."""
+        if granularity is None:
             return [[None] * len(hypotheses) for hypotheses in found]
         pairs = [
-            (source, hypothesis.tokens)
-            for source, hypotheses in zip(sources, found, strict=True)
+            (sentence.ids, hypothesis.tokens)
+            for sentence, hypotheses in zip(batch, found, strict=True)
             for hypothesis in hypotheses
         ]
         of_pair: dict[int, Links] = {}
         lengths = [max(len(source), len(target)) for source, target in pairs]
-        for rows in batches_by_length(lengths, options.batch_tokens):
+        for rows in batches_by_length(lengths, batch_tokens):
             links = align(
                 self.model,
                 self.tokenizer,
                 [pairs[row] for row in rows],
-                granularity=options.alignment,
+                granularity=granularity,
                 units=self._units,
             )
             of_pair.update(zip(rows, links, strict=True))
@@ -310,20 +285,4 @@ class Translator:
         return [list(islice(in_order, len(hypotheses))) for hypotheses in found]
 
     def _scored_text(self, hypothesis: Hypothesis, alignment: Links | None) -> ScoredText:
-        if math.isnan(hypothesis.log_prob):
-            raise ValueError(
-                "The model's output is not a number: the checkpoint is damaged or its training "
-                "diverged, use another one."
-            )
-        return ScoredText(
-            text=self.tokenizer.decode(hypothesis.tokens),
-            tokens=hypothesis.tokens,
-            score=hypothesis.score,
-            log_prob=hypothesis.log_prob,
-            finished=hypothesis.finished,
-            alignment=alignment,
-        )
-
-
-def _blank(alignment: Granularity | None) -> tuple[ScoredText]:
-    return (BLANK if alignment is None else replace(BLANK, alignment=()),)
+        return scored_text(hypothesis, self.tokenizer, alignment)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import random
 import sys
 
@@ -15,6 +16,7 @@ from nmt.cli.translate import main as translate_main
 from nmt.cli.translate_options import parser
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
+from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.sampling import Sampling
 from nmt.export.conversion import import_ctranslate2, position_limit, to_ctranslate2
 from nmt.export.engine import ExportedTranslator
@@ -240,6 +242,13 @@ def test_a_source_beyond_the_last_position_is_refused(tokenizer, tmp_path):
     search = GreedySearch(max_length=90, min_length=70)
     (longest,) = engine.translate(["one two three " * 4], search=search)
     assert len(longest.alternatives[0].tokens) == 40
+
+
+def test_a_model_that_gives_no_numbers_is_named(exported, monkeypatch):
+    nothing = Hypothesis(tokens=(7,), score=math.nan, log_prob=math.nan, finished=True)
+    monkeypatch.setattr(exported, "_find", lambda sources, *options: [[nothing]] * len(sources))
+    with pytest.raises(ValueError, match="not a number"):
+        exported.translate(["one"])
 
 
 def test_an_unknown_quantization_and_a_folder_in_use_are_refused(checkpoint, folder, tmp_path):
