@@ -353,11 +353,18 @@ def test_a_terminal_is_asked_for_each_line_and_answered_at_once(
     flushed.clear()
     references = tmp_path / "references"
     references.write_bytes(as_file(expected))
-    monkeypatch.setattr(sys, "stdin", Terminal(TerminalBytes(SOURCE)))
+    answered = []
+
+    class Source(TerminalBytes):
+        def __next__(self):
+            answered.append(len(flushed))
+            return super().__next__()
+
+    monkeypatch.setattr(sys, "stdin", Terminal(Source(SOURCE)))
     answers = io.TextIOWrapper(Answers())
     monkeypatch.setattr(sys, "stdout", answers)
     assert main([checkpoint, "--score", str(references)]) == 0
-    assert [written.count(b"\n") for written in flushed[:3]] == [1, 2, 3]
+    assert answered == [0, 1, 2, 3]
 
 
 def test_progress_is_shown_on_a_terminal_only(translate, expected, monkeypatch, capsys):
