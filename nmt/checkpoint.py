@@ -123,9 +123,8 @@ def check_resumable(
             weights are not those of the checkpoint.
     """
     path = Path(path)
-    content = read_weights_file(path, _CHECKPOINT)
-    entries = (*_ENTRIES, "optimizer_states")
-    check_keys("entry", entries, content, path, _CHECKPOINT, extra_allowed=True)
+    content = read_checkpoint(path)
+    check_keys("entry", ("optimizer_states",), content, path, _CHECKPOINT, extra_allowed=True)
     found = {name: tensor.shape for name, tensor in content["state_dict"].items()}
     expected = {_WEIGHTS_PREFIX + name: tensor.shape for name, tensor in model.state_dict().items()}
     before = tuple(content["hyper_parameters"][f"{side}_lang"] for side in ("source", "target"))

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from nmt.data.batch import Batch, collate
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.source_batches import batches_by_length
-from nmt.special_tokens import PAD
+from nmt.special_tokens import BOS, EOS, PAD
 from nmt.tokenizer import Tokenizer
 
 ScoredPair = tuple[str, str | Sequence[int]]
@@ -67,7 +67,8 @@ def stream_scores(
         chunk_size: Pairs read ahead and sorted by length.
 
     Raises:
-        ValueError: An element of `pairs` is no pair, or the model's output is not a number.
+        ValueError: An element of `pairs` is no pair, an id cannot be part of a translation, or the
+            model's output is not a number.
     """
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     pairs = iter(pairs)
@@ -76,7 +77,9 @@ def stream_scores(
             raise ValueError("pairs must hold (source, translation) pairs; give a list of them.")
         sources = tokenizer.encode_batch([source for source, _ in chunk])
         targets = [
-            tokenizer.encode(target) if isinstance(target, str) else list(target)
+            tokenizer.encode(target)
+            if isinstance(target, str)
+            else _checked_ids(target, tokenizer.vocab_size)
             for _, target in chunk
         ]
         scores: dict[int, TranslationScore] = {}
@@ -87,6 +90,16 @@ def stream_scores(
             )
             scores.update(zip(rows, score_batch(model, batch.to(device)), strict=True))
         yield from (scores[i] for i in range(len(chunk)))
+
+
+def _checked_ids(ids: Sequence[int], vocab_size: int) -> list[int]:
+    for token in ids:
+        if token in (PAD, BOS, EOS) or not 0 <= token < vocab_size:
+            raise ValueError(
+                f"a translation holds the id {token}: give ids from 0 to {vocab_size - 1}, without "
+                f"PAD, BOS and EOS ({PAD}, {BOS}, {EOS})."
+            )
+    return list(ids)
 
 
 @torch.inference_mode()

@@ -12,10 +12,9 @@ print(translator.attention("It is raining.", "Es regnet.").weights.shape)
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice, repeat
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Self
 
@@ -28,7 +27,8 @@ from nmt.data.length_unit import default_unit
 from nmt.decoding.hypothesis import Hypothesis, Search, check_at_least
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.scoring import ScoredPair, TranslationScore, stream_scores
-from nmt.source_batches import batches_by_length, cut_source, paired
+from nmt.sentence_stream import Sentence, StreamOptions, scored_text, translate_stream
+from nmt.source_batches import batches_by_length
 from nmt.tokenizer import Tokenizer
 from nmt.translation import BLANK, Links, ScoredText, Translation
 from nmt.word_attention import Units, WordAttention, word_attentions
@@ -39,21 +39,9 @@ __all__ = [
     "TranslationScore",
     "Translator",
     "WordAttention",
-    "batches_by_length",
 ]
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-@dataclass(frozen=True)
-class _Options:
-    """Those of `Translator.stream`."""
-
-    search: Search
-    batch_tokens: int
-    max_source_length: int
-    chunk_size: int
-    alignment: Granularity | None
 
 
 class Translator:
@@ -148,6 +136,7 @@ class Translator:
         chunk_size: int = 2048,
         prefixes: Iterable[str] | None = None,
         alignment: Granularity | None = None,
+        first_line: int = 1,
     ) -> Iterator[Translation]:
         """Translates texts as they come, in order, holding no more than a chunk of them.
 
@@ -155,30 +144,39 @@ class Translator:
             texts: One sentence each.
             search: Instead of the translator's own.
             batch_tokens: Most source tokens in a batch, padding and EOS included; a longer
-                sentence is a batch of its own.
+                sentence is a batch of its own. For alignment, of either side.
             max_source_length: Source tokens (pieces) above which a text is cut, with a warning.
             chunk_size: Texts read ahead and sorted by length; 1 answers each text at once.
             prefixes: As many as texts: what each translation begins with, blank where nothing is
                 given. The pieces of the prefix are kept, so a word may go on after it. A blank
                 text stays blank.
             alignment: Links of which units each translation has: `word`, `subword` or None.
+            first_line: The number of the first text, for the warnings.
 
         Raises:
-            ValueError: An option is out of range, `texts` is a single string, there are more or
-                fewer prefixes than texts, the model has no attention to align with, or its output
-                is not a number.
+            ValueError: An option is out of range, `texts` or `prefixes` is a single string, there
+                are more or fewer prefixes than texts, the model has no attention to align with, or
+                its output is not a number.
         """
-        check_at_least("batch_tokens", batch_tokens, 1)
-        check_at_least("max_source_length", max_source_length, 1)
-        check_at_least("chunk_size", chunk_size, 1)
         if alignment is not None:
             check_granularity(alignment)
-        if isinstance(texts, str) or isinstance(prefixes, str):
-            raise ValueError("texts is one string; give a list of sentences, such as [text].")
-        lines = zip(texts, repeat("")) if prefixes is None else paired(texts, prefixes, "prefixes")
-        search = search or self.search
-        options = _Options(search, batch_tokens, max_source_length, chunk_size, alignment)
-        return self._stream(iter(lines), options)
+        options = StreamOptions(
+            batch_tokens=batch_tokens,
+            max_source_length=max_source_length,
+            chunk_size=chunk_size,
+            first_line=first_line,
+        )
+
+        def translate(batch: Sequence[Sentence]) -> Iterator[tuple[ScoredText, ...]]:
+            found = self._search(batch, search or self.search)
+            links = self._align(batch, found, alignment, batch_tokens)
+            for hypotheses, of_each in zip(found, links, strict=True):
+                yield tuple(map(self._scored_text, hypotheses, of_each))
+
+        blank = BLANK if alignment is None else replace(BLANK, alignment=())
+        return translate_stream(
+            texts, self.tokenizer, translate, options, prefixes=prefixes, blank=blank
+        )
 
     def score(
         self, pairs: Iterable[ScoredPair], *, batch_tokens: int = 4096
@@ -202,8 +200,8 @@ class Translator:
             chunk_size: Pairs read ahead and sorted by length.
 
         Raises:
-            ValueError: An element of `pairs` is no pair, an option is out of range, or the model's
-                output is not a number.
+            ValueError: An element of `pairs` is no pair, an id cannot be part of a translation, an
+                option is out of range, or the model's output is not a number.
         """
         check_at_least("batch_tokens", batch_tokens, 1)
         check_at_least("chunk_size", chunk_size, 1)
@@ -244,30 +242,11 @@ class Translator:
     def _units(self) -> Units:
         return Units(default_unit(self.source_lang), default_unit(self.target_lang))
 
-    def _stream(self, lines: Iterator[tuple[str, str]], options: _Options) -> Iterator[Translation]:
-        first_line = 1
-        while chunk := list(islice(lines, options.chunk_size)):
-            texts = [text for text, _ in chunk]
-            sources = self.tokenizer.encode_batch(texts)
-            prefixes = self.tokenizer.encode_batch([prefix for _, prefix in chunk])
-            for line, source in enumerate(sources, first_line):
-                cut_source(source, line, options.max_source_length)
-            alternatives: list[tuple[ScoredText, ...]] = [_blank(options.alignment)] * len(chunk)
-            for rows in batches_by_length([len(s) for s in sources], options.batch_tokens):
-                batch = [sources[i] for i in rows]
-                found = self._search(batch, [prefixes[i] for i in rows], options.search)
-                links = self._align(batch, found, options.alignment)
-                for i, hypotheses, of_each in zip(rows, found, links, strict=True):
-                    alternatives[i] = tuple(map(self._scored_text, hypotheses, of_each))
-            yield from map(Translation, texts, alternatives)
-            first_line += len(chunk)
-
-    def _search(
-        self, sources: Sequence[list[int]], prefixes: Sequence[list[int]], search: Search
-    ) -> list[list[Hypothesis]]:
-        source, source_mask = collate_source(sources)
+    def _search(self, batch: Sequence[Sentence], search: Search) -> list[list[Hypothesis]]:
+        source, source_mask = collate_source([sentence.ids for sentence in batch])
         source = source.to(self._device)
         source_mask = None if source_mask is None else source_mask.to(self._device)
+        prefixes = self.tokenizer.encode_batch([sentence.prefix for sentence in batch])
         return search(
             self.model,
             source,
@@ -278,38 +257,32 @@ class Translator:
 
     def _align(
         self,
-        sources: Sequence[list[int]],
+        batch: Sequence[Sentence],
         found: Sequence[Sequence[Hypothesis]],
         granularity: Granularity | None,
+        batch_tokens: int,
     ) -> list[list[Links | None]]:
-        """Returns the links of the hypotheses of each source, None where none are asked for."""
+        """Returns the links of the hypotheses of each sentence, None where none are asked for."""
         if granularity is None:
             return [[None] * len(hypotheses) for hypotheses in found]
         pairs = [
-            (source, hypothesis.tokens)
-            for source, hypotheses in zip(sources, found, strict=True)
+            (sentence.ids, hypothesis.tokens)
+            for sentence, hypotheses in zip(batch, found, strict=True)
             for hypothesis in hypotheses
         ]
-        links = iter(
-            align(self.model, self.tokenizer, pairs, granularity=granularity, units=self._units)
-        )
-        return [list(islice(links, len(hypotheses))) for hypotheses in found]
+        of_pair: dict[int, Links] = {}
+        lengths = [max(len(source), len(target)) for source, target in pairs]
+        for rows in batches_by_length(lengths, batch_tokens):
+            links = align(
+                self.model,
+                self.tokenizer,
+                [pairs[row] for row in rows],
+                granularity=granularity,
+                units=self._units,
+            )
+            of_pair.update(zip(rows, links, strict=True))
+        in_order = (of_pair[row] for row in range(len(pairs)))
+        return [list(islice(in_order, len(hypotheses))) for hypotheses in found]
 
     def _scored_text(self, hypothesis: Hypothesis, alignment: Links | None) -> ScoredText:
-        if math.isnan(hypothesis.log_prob):
-            raise ValueError(
-                "The model's output is not a number: the checkpoint is damaged or its training "
-                "diverged, use another one."
-            )
-        return ScoredText(
-            text=self.tokenizer.decode(hypothesis.tokens),
-            tokens=hypothesis.tokens,
-            score=hypothesis.score,
-            log_prob=hypothesis.log_prob,
-            finished=hypothesis.finished,
-            alignment=alignment,
-        )
-
-
-def _blank(alignment: Granularity | None) -> tuple[ScoredText]:
-    return (BLANK if alignment is None else replace(BLANK, alignment=()),)
+        return scored_text(hypothesis, self.tokenizer, alignment)

@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.text import Text
 
 from nmt.cli.text_lines import read_lines
+from nmt.cli.translate_options import option_name
 from nmt.data.files import Languages, language_of, read_parallel
 from nmt.data.grammar import generate_splits
 from nmt.data.hashed_words import pack, words_of
@@ -35,6 +36,7 @@ from nmt.data.language_identification import (
     LanguageIdentifier,
     load_identifier,
 )
+from nmt.decoding.hypothesis import check_at_least
 from nmt.figures.attention import draw_lines
 from nmt.figures.style import save_png
 from nmt.models.language_classifier import LanguageClassifier
@@ -53,10 +55,13 @@ def train_identifier(
 
     A stretch has 1 to `LONGEST_STRETCH` words, every length alike: so the model learns how little
     a few words say, and that what stands on both sides, such as names, says nothing.
+
+    Raises:
+        ValueError: A side is blank.
     """
     torch.manual_seed(seed)
     draw = random.Random(seed)
-    lines = [[text for text in side if words_of(text)] for side in sides]
+    lines = _with_words(sides, "training")
     model = LanguageClassifier(**MODEL)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, updates)
@@ -74,6 +79,14 @@ def train_identifier(
     return LanguageIdentifier(languages, model)
 
 
+def _with_words(sides: Sides, name: str) -> Sides:
+    """Returns the lines of each side that are not blank."""
+    source, target = ([text for text in side if words_of(text)] for side in sides)
+    if not (source and target):
+        raise ValueError(f"a side of the {name} text has no line with words: give more lines.")
+    return source, target
+
+
 def _stretch(words: Sequence[str], draw: random.Random) -> Sequence[str]:
     length = min(len(words), draw.randint(1, LONGEST_STRETCH))
     start = draw.randrange(len(words) - length + 1)
@@ -81,10 +94,9 @@ def _stretch(words: Sequence[str], draw: random.Random) -> Sequence[str]:
 
 
 def accuracy(identifier: LanguageIdentifier, sides: Sides) -> tuple[int, int]:
-    """Returns how many lines of both sides get their language, and how many there are."""
+    """Returns how many lines of both sides, none of them blank, get their language; and all."""
     right = total = 0
-    for language, side in zip(identifier.languages, sides, strict=True):
-        texts = [text for text in side if words_of(text)]
+    for language, texts in zip(identifier.languages, sides, strict=True):
         right += sum(judged.language == language for judged in identifier.identify(texts))
         total += len(texts)
     return right, total
@@ -93,8 +105,9 @@ def accuracy(identifier: LanguageIdentifier, sides: Sides) -> tuple[int, int]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the program; returns its exit status."""
     options = _parser().parse_args(argv)
-    torch.set_num_threads(options.threads)
     try:
+        check_at_least("threads", options.threads, 1)
+        torch.set_num_threads(options.threads)
         options.run(options)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -132,7 +145,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _train(options: argparse.Namespace) -> None:
+    check_at_least("updates", options.updates, 1)
+    check_at_least("batch_size", options.batch_size, 1)
     languages, sides, held_out = _text(options)
+    measured = _with_words(held_out, "held-out")
     options.output.parent.mkdir(parents=True, exist_ok=True)
     start = time.process_time()
     identifier = train_identifier(
@@ -144,16 +160,21 @@ def _train(options: argparse.Namespace) -> None:
     )
     seconds = time.process_time() - start
     identifier.save(options.output)
-    right, total = accuracy(identifier, held_out)
+    right, total = accuracy(identifier, measured)
     print(f"{options.output}: {languages[0]} and {languages[1]}, {seconds:.0f} CPU seconds")
     print(f"held-out lines: {right:,} of {total:,} right ({right / total:.2%})")
 
 
 def _text(options: argparse.Namespace) -> tuple[tuple[str, str], Sides, Sides]:
     """Returns the languages, the training lines and the held-out lines."""
-    if (options.data is None) == (options.source is None or options.target is None):
+    if options.data is None and None in (options.source, options.target):
         raise ValueError("give --data built-in, or both --source FILE and --target FILE.")
     if options.data is not None:
+        for name in ("source", "target", "source_lang", "target_lang", "held_out"):
+            if getattr(options, name) is not None:
+                raise ValueError(
+                    f"{option_name(name)} has no meaning with --data built-in: give one of the two."
+                )
         splits = generate_splits(train_size=10_000)
         train, test = (
             ([pair.source for pair in splits[name]], [pair.target for pair in splits[name]])
@@ -179,14 +200,14 @@ def _classify(options: argparse.Namespace) -> None:
     shown = []
     for line in read_lines(sys.stdin.buffer):
         (judged,) = identifier.identify([line])
-        if judged.words:
+        if judged.words and options.png is not None:
             shown.append(judged)
         answer = f"{judged.language}\t{judged.probability:.4f}\t" if judged.words else ""
         if console.is_terminal:
             console.print(Text(answer) + coloured(line, judged))
         else:
             print(f"{answer}{line}\t{most_looked_at(judged)}" if judged.words else line)
-    if options.png is not None and shown:
+    if shown:
         figure = draw_lines(
             [(judged.words, judged.weights) for judged in shown],
             names=[f"{judged.language} {judged.probability:.4f}" for judged in shown],

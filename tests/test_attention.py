@@ -8,6 +8,7 @@ import torch
 from nmt.models.attention import (
     CrossAttention,
     SelfAttention,
+    add_mask,
     additive_attention,
     causal_mask,
     dot_product_attention,
@@ -38,6 +39,14 @@ def test_masked_softmax_is_exactly_zero_on_fillers_and_finite_without_any_token(
     assert weights.isfinite().all()
     weights.square().sum().backward()
     assert scores.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_row_without_any_real_entry_has_weights_that_sum_to_one_in_every_type(dtype):
+    query, keys = torch.randn(2, 1, 2, 4, 6).to(dtype).unbind()
+    mask = add_mask(torch.zeros(2, 4, 4), torch.tensor([False, True, True, True])[:, None])
+    output = dot_product_attention(query, keys, torch.ones_like(keys), mask=mask)
+    torch.testing.assert_close(output, torch.ones_like(output))
 
 
 @pytest.mark.parametrize("num_kv_heads", [1, 2, 4, 8])

@@ -10,7 +10,7 @@ import pytorch_lightning as pl
 import torch
 from models_for_tests import MODEL_NAMES, OPTIONS, tiny_model
 
-from nmt.checkpoint import FORMAT_VERSION, HYPER_PARAMETERS, build, load_checkpoint
+from nmt.checkpoint import FORMAT_VERSION, HYPER_PARAMETERS, build, check_resumable, load_checkpoint
 from nmt.decoding.beam import BeamSearch
 from nmt.tokenizer import Tokenizer, train_tokenizer
 from nmt.training.translation_module import TranslationModule
@@ -145,6 +145,26 @@ def test_what_is_no_checkpoint_is_refused(path, tmp_path):
 def test_another_format_is_refused(content, path):
     content["format_version"] = FORMAT_VERSION + 1
     assert f"format_version {FORMAT_VERSION + 1}" in refusal(path, content)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format_version": 2}, "has format_version 2"),
+        ({"state_dict": []}, "holds a list as 'state_dict'"),
+        ({"hyper_parameters": {}}, "lacks the hyper-parameter"),
+        ({}, "lacks the entry 'optimizer_states'"),
+    ],
+)
+def test_training_does_not_go_on_from_what_could_not_be_loaded(
+    content, path, tokenizer_bytes, change, message
+):
+    states = {"optimizer_states": []} if change else {}
+    torch.save(content | states | change, path)
+    with pytest.raises(ValueError, match=message):
+        check_resumable(
+            path, model=tiny_model("rnn"), tokenizer=tokenizer_bytes, languages=("en", "de")
+        )
 
 
 def test_a_renamed_weight_is_named(content, path):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from models_for_tests import MODEL_NAMES, tiny_model
+from models_for_tests import MODEL_NAMES, VOCAB_SIZE, tiny_model
 
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
@@ -65,6 +65,27 @@ def test_a_timed_model_finds_the_same_and_its_shares_add_up(sides, model, search
     assert sum(shares.values()) == pytest.approx(1)
     assert all(share >= 0 for share in shares.values())
     assert shares["step"] > 0
+
+
+def test_ctranslate2_makes_as_many_steps(sides, monkeypatch):
+    """As many tokens, and one step more for EOS; with random weights some sentence goes on."""
+    ctranslate2 = pytest.importorskip("ctranslate2", reason="needs pip install 'nmt[export]'")
+    lengths = []
+
+    class Recorder(ctranslate2.Translator):
+        def translate_batch(self, *arguments, **options):
+            found = super().translate_batch(*arguments, **options)
+            lengths.extend(len(one.hypotheses[0]) for one in found)
+            return found
+
+    monkeypatch.setattr(ctranslate2, "Translator", Recorder)
+    torch.manual_seed(3)
+    search = BeamSearch(beam_size=2, min_length=6, max_length=6)
+    options = {"vocab_size": VOCAB_SIZE, "threads": 1}
+    sources = [[5, 7, 11, 13], [17, 19], [23, 29, 31]]
+    sides.exported_search(tiny_model("transformer"), sources, search, **options)()
+    assert len(lengths) == 3
+    assert max(lengths) == 6 + 1
 
 
 @pytest.mark.parametrize(("num_kv_heads", "share"), [(8, 1), (2, 1 / 4), (1, 1 / 8)])

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import random
 import sys
 
@@ -10,13 +11,17 @@ import torch
 from checkpoints import write_checkpoint
 from models_for_tests import OPTIONS, tiny_model
 
-from nmt.checkpoint import load_checkpoint
+from nmt.cli.exported import _AVAILABLE, open_exported
 from nmt.cli.translate import main as translate_main
+from nmt.cli.translate_options import parser
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
+from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.sampling import Sampling
 from nmt.export.conversion import import_ctranslate2, position_limit, to_ctranslate2
 from nmt.export.engine import ExportedTranslator
 from nmt.export.folder import export_checkpoint, read_folder
+from nmt.models.encoder_attention import LINEAR, SPARSE
 from nmt.models.transformer import Transformer
 from nmt.special_tokens import BOS, EOS, PAD
 from nmt.tokenizer import Tokenizer, train_tokenizer
@@ -215,12 +220,13 @@ def test_positions_that_the_export_does_not_know_are_refused():
         position_limit(model)
 
 
-def test_an_encoder_that_does_not_see_everything_is_refused(checkpoint, tmp_path, monkeypatch):
-    loaded = load_checkpoint(checkpoint)
-    loaded.config["model"]["encoder_attention"] = "local"
-    monkeypatch.setattr("nmt.export.folder.load_checkpoint", lambda path: loaded)
-    with pytest.raises(ValueError, match="encoder_attention=local, which CTranslate2 lacks"):
-        export_checkpoint(checkpoint, tmp_path / "model")
+@pytest.mark.parametrize("kind", [*SPARSE, *LINEAR])
+def test_an_encoder_that_does_not_see_everything_is_refused(tokenizer, kind):
+    tokenizer = Tokenizer(tokenizer)
+    size = tokenizer.vocab_size
+    model = tiny_model("transformer", vocab_size=size, encoder_attention=kind)
+    with pytest.raises(ValueError, match=f"encoder_attention={kind}, which CTranslate2 lacks"):
+        to_ctranslate2(model, tokenizer, quantization="float32")
 
 
 def test_a_source_beyond_the_last_position_is_refused(tokenizer, tmp_path):
@@ -230,10 +236,19 @@ def test_a_source_beyond_the_last_position_is_refused(tokenizer, tmp_path):
     assert OPTIONS["transformer"]["max_positions"] == 41
     with pytest.raises(ValueError, match=r"line 2 has \d+ source tokens, .* 41 positions"):
         engine.translate(["one", "one two " * 30])
+    with pytest.raises(ValueError, match=r"line 8 has \d+ source tokens"):
+        list(engine.stream(["one", "one two " * 30], chunk_size=1, first_line=7))
     # A translation ends there, whatever the limits say.
     search = GreedySearch(max_length=90, min_length=70)
     (longest,) = engine.translate(["one two three " * 4], search=search)
     assert len(longest.alternatives[0].tokens) == 40
+
+
+def test_a_model_that_gives_no_numbers_is_named(exported, monkeypatch):
+    nothing = Hypothesis(tokens=(7,), score=math.nan, log_prob=math.nan, finished=True)
+    monkeypatch.setattr(exported, "_find", lambda sources, *options: [[nothing]] * len(sources))
+    with pytest.raises(ValueError, match="not a number"):
+        exported.translate(["one"])
 
 
 def test_an_unknown_quantization_and_a_folder_in_use_are_refused(checkpoint, folder, tmp_path):
@@ -257,14 +272,9 @@ def test_a_folder_that_is_no_export_is_refused(tmp_path, folder):
             read_folder(tmp_path)
 
 
-def test_an_option_that_the_engine_lacks_is_named(exported):
-    from dataclasses import make_dataclass
-
-    sampling = make_dataclass(
-        "Sampling", [("temperature", float, 0.7)], bases=(GreedySearch,), frozen=True
-    )
-    with pytest.raises(ValueError, match="temperature is not available with CTranslate2"):
-        exported.translate(["one"], search=sampling())
+def test_a_search_that_the_engine_lacks_is_named(exported):
+    with pytest.raises(ValueError, match=r"no Sampling with seed, .*: search with --beam-size N"):
+        exported.translate(["one"], search=Sampling())
 
 
 def test_a_missing_package_says_how_to_install_it(monkeypatch):
@@ -304,16 +314,11 @@ def test_the_program_refuses_a_checkpoint_with_the_other_engine(translate, check
 
 
 def test_options_of_the_program_that_the_engine_lacks_are_refused_by_name(folder):
-    import argparse
-
-    from nmt.cli.exported import open_exported
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("checkpoint")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--top-k", type=int)
-    options = parser.parse_args([str(folder), "--top-k", "5"])
+    options = parser().parse_args([str(folder), "--device", "cpu"])
+    assert vars(options).keys() >= _AVAILABLE
+    assert open_exported(options, parser()).target_lang == "de"
+    options.check_language = "en-de.pt"
+    assert open_exported(options, parser()).target_lang == "de"
+    options.top_k = 5
     with pytest.raises(ValueError, match="--top-k is not available with --engine ctranslate2"):
-        open_exported(options, parser)
-    assert open_exported(parser.parse_args([str(folder)]), parser).target_lang == "de"
+        open_exported(options, parser())

@@ -143,7 +143,7 @@ def test_evidence_is_the_number_of_different_words_of_letters():
     words = ("The", "the", "(don’t),", "--all", "a.tar", "x2", "/etc", "42", "...", "我")
     judged = Judgement("en", 0.9, words, (0.05, 0.3, 0.2, 0.1, 0.05, 0.1, 0.05, 0.05, 0.05, 0.05))
     assert judged.evidence == 3  # the, don't, 我
-    assert judged.unseen == "The (don’t), --all a.tar x2 /etc 42 ... 我"
+    assert judged.without_most_looked_at == "The (don’t), --all a.tar x2 /etc 42 ... 我"
 
 
 class OneWordTells(torch.nn.Module):
@@ -261,6 +261,8 @@ def test_the_name_of_a_cleaned_text_follows_the_weights_not_the_file(identifier,
     assert key(same, "en", "de") == key(identifier, "en", "de")
     assert key(same, "en", "de") != key(same, "de", "en")
     assert key(untrained(1), "en", "de") != key(untrained(2), "en", "de")
+    swapped = untrained(1, languages=("de", "en"))  # the same weights say the opposite
+    assert key(untrained(1), "en", "de") != key(swapped, "en", "de")
 
 
 def test_an_unusable_model_is_refused_before_any_text_is_read(make, model_file, tmp_path):
@@ -282,6 +284,9 @@ def test_a_file_holds_all_it_takes(identifier, model_file):
         ({"languages": print}, "holds more than tensors and plain values"),
         ({"more": 1}, "has the unexpected entry 'more'"),
         ({"state_dict": {}}, "lacks the weight 'ahead"),
+        ({"hyper_parameters": TINY | {"depth": 2}}, "has the unexpected hyper-parameter 'depth'"),
+        ({"hyper_parameters": {"width": 5}}, "lacks the hyper-parameter 'attention_dim', 'hid"),
+        ({"languages": ["en", "de", "fr"]}, "names 3 languages, where two belong"),
     ],
 )
 def test_another_file_is_refused(tmp_path, change, message):
@@ -361,12 +366,48 @@ def test_the_word_looked_at_most_is_the_brightest(program):
     [
         (["train", "--output=m.pt"], "give --data built-in, or both"),
         (["train", "--source=a.en", "--output=m.pt"], "give --data built-in, or both"),
+        *(
+            (["train", "--data=built-in", *option, "--output=m.pt"], f"{option[0]} has no meaning")
+            for option in (
+                *(["--source", "a.en"], ["--target", "a.de"], ["--held-out", "b.en", "b.de"]),
+                *(["--source-lang", "fr"], ["--target-lang", "fr"]),
+            )
+        ),
+        (["train", "--data=built-in", "--output=m.pt", "--updates=0"], "updates is 0"),
+        (["train", "--data=built-in", "--output=m.pt", "--batch-size=0"], "batch_size is 0"),
+        (["train", "--data=built-in", "--output=m.pt", "--threads=0"], "threads is 0"),
+        (["classify", "no.pt", "--threads=0"], "threads is 0"),
         (["train", "--source=a.en", "--target=a.de", "--output=m.pt"], "There is no file a.en"),
         (["classify", "no.pt"], "language identifier no.pt does not exist"),
     ],
 )
-def test_the_program_refuses_in_one_sentence(program, arguments, message, capsys):
+def test_the_program_refuses_in_one_sentence(
+    program, arguments, message, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
     assert program.main(arguments) == 1
     error = capsys.readouterr().err
     assert error.startswith(f"error: {message}")
     assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "held_out", "message"),
+    [
+        ("one\n", False, "a side of the training text has no line with words"),
+        ("\ntwo\n", False, "a side of the held-out text has no line with words"),
+        ("\n\n", True, "a side of the training text has no line with words"),
+    ],
+)
+def test_the_program_needs_lines_to_train_on_and_to_measure_on(
+    program, text, held_out, message, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name, content in (("a.en", text), ("a.de", text), ("b.en", "one\n"), ("b.de", "eins\n")):
+        Path(name).write_text(content, encoding="utf-8")
+    options = ["--held-out", "b.en", "b.de"] if held_out else []
+    command = ["train", "--source=a.en", "--target=a.de", "--output=m.pt", "--updates=1", *options]
+    assert program.main(command) == 1
+    assert capsys.readouterr().err.startswith(f"error: {message}")
+    assert not Path("m.pt").exists()

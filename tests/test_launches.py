@@ -83,26 +83,56 @@ def checkpoint(tmp_path_factory):
     return str(run.fit())
 
 
-@pytest.mark.parametrize("lines", [7, 1])
-def test_two_ranks_translate_each_line_once_in_order(as_rank, checkpoint, tmp_path, lines):
+@pytest.mark.parametrize(("lines", "name"), [(7, "out"), (1, "out"), (7, "0.out")])
+def test_two_ranks_translate_each_line_once_in_order(
+    as_rank, checkpoint, tmp_path, caplog, lines, name
+):
     """(case 66) The second rank first: what it wrote is not seen before the first joins it."""
     words = ["one", "two", "three", "", "five", "four", "one two"]
     text = "\ufeff" + "\r\n".join(words[:lines])
     (tmp_path / "in").write_text(text, encoding="utf-8", newline="")
     options = [checkpoint, "--input", str(tmp_path / "in"), "--num-hypotheses", "2"]
+    options += ["--max-source-length", "1"]
     assert main([*options, "--beam-size", "2", "--output", str(tmp_path / "alone")]) == 0
+    warned = caplog.messages[:]
+    assert [message.split(" has")[0] for message in warned] == ["line 7"][: lines // 7]
+    caplog.clear()
     for rank in (1, 0):
-        assert not (tmp_path / "out").exists()
+        assert not (tmp_path / name).exists()
         as_rank(rank)
-        assert main([*options, "--beam-size", "2", "--output", str(tmp_path / "out")]) == 0
-    assert (tmp_path / "out").read_bytes() == (tmp_path / "alone").read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "in", "out"]
+        assert main([*options, "--beam-size", "2", "--output", str(tmp_path / name)]) == 0
+    assert sorted(caplog.messages) == sorted(warned)
+    assert (tmp_path / name).read_bytes() == (tmp_path / "alone").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["alone", "in", name])
 
 
 def test_several_ranks_cannot_share_standard_input(as_rank, checkpoint, capsys):
     as_rank(0)
     assert main([checkpoint]) == 1
     assert "give --input FILE and --output FILE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        ("in", "in", "in is read from too: write to another file."),
+        ("in", "model.ckpt", "model.ckpt is read from too: write to another file."),
+        ("in", "folder", "folder is a directory: give the name of a file."),
+        ("none", "out", "none cannot be opened: No such file or directory."),
+    ],
+)
+def test_a_rank_refuses_files_before_it_translates(
+    as_rank, checkpoint, tmp_path, monkeypatch, capsys, source, target, message
+):
+    monkeypatch.chdir(tmp_path)
+    Path("model.ckpt").symlink_to(checkpoint)
+    Path("in").write_text("one\n", encoding="utf-8")
+    Path("folder").mkdir()
+    before = sorted(tmp_path.iterdir())
+    as_rank(0)
+    assert main(["model.ckpt", "--input", source, "--output", target]) == 1
+    assert capsys.readouterr().err == f"nmt-translate: error: {message}\n"
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_rank_that_dies_ends_the_job_and_leaves_no_process(tmp_path):

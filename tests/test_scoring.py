@@ -11,7 +11,7 @@ from toy_model import A, B, ToyModel
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
 from nmt.scoring import TranslationScore
-from nmt.special_tokens import EOS
+from nmt.special_tokens import BOS, EOS, PAD, UNK
 from nmt.tokenizer import Tokenizer, train_tokenizer
 from nmt.translator import Translator
 
@@ -99,6 +99,17 @@ def test_scores_come_in_the_order_of_the_pairs(translator, tokenizer):
     tokens = [score.tokens for score in translator.score(pairs)]
     assert tokens == [(*tokenizer.encode(text), EOS) for text in SENTENCES]
     assert translator.score([]) == []
+
+
+@pytest.mark.parametrize("ids", [[7, PAD, 8], [BOS, 7], [7, EOS], [7, -1], [7, 9999]])
+def test_ids_that_cannot_be_part_of_a_translation_are_refused(translator, ids):
+    last = translator.tokenizer.vocab_size - 1
+    wrong = next(token for token in ids if token != 7)
+    with pytest.raises(
+        ValueError, match=f"holds the id {wrong}: give ids from 0 to {last}, without"
+    ):
+        translator.score([("one", ids)])
+    assert translator.score([("one", [7, UNK, last])])[0].tokens == (7, UNK, last, EOS)
 
 
 def test_blank_texts_have_a_score(translator):

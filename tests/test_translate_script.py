@@ -278,6 +278,10 @@ def test_checking_the_language_changes_no_translation(translate, expected, tmp_p
     words = [{word.lower() for word in line.decode().split()} for line in expected]
     assert not any(len(line) >= LEAST_WORDS for line in words)
     assert caplog.messages == ["0 of 3 translations look untranslated (de)"]
+    model_file = path.read_bytes()
+    options = ["--check-language", str(path), "--output", str(path)]
+    assert translate(SOURCE, *options) == (1, b"")
+    assert path.read_bytes() == model_file
 
 
 def test_given_translations_are_scored(translate, checkpoint, tmp_path, capsys):
@@ -331,7 +335,7 @@ class TerminalBytes(io.BytesIO):
 
 
 def test_a_terminal_is_asked_for_each_line_and_answered_at_once(
-    translate, expected, monkeypatch, capsys, checkpoint
+    expected, monkeypatch, capsys, checkpoint, tmp_path
 ):
     """(case 97)."""
     flushed = []
@@ -346,6 +350,21 @@ def test_a_terminal_is_asked_for_each_line_and_answered_at_once(
     assert main([checkpoint]) == 0
     assert flushed[:3] == [as_file(expected[:n]) for n in (1, 2, 3)]
     assert capsys.readouterr().err == "> > > > \n"
+    flushed.clear()
+    references = tmp_path / "references"
+    references.write_bytes(as_file(expected))
+    answered = []
+
+    class Source(TerminalBytes):
+        def __next__(self):
+            answered.append(len(flushed))
+            return super().__next__()
+
+    monkeypatch.setattr(sys, "stdin", Terminal(Source(SOURCE)))
+    answers = io.TextIOWrapper(Answers())
+    monkeypatch.setattr(sys, "stdout", answers)
+    assert main([checkpoint, "--score", str(references)]) == 0
+    assert answered == [0, 1, 2, 3]
 
 
 def test_progress_is_shown_on_a_terminal_only(translate, expected, monkeypatch, capsys):
@@ -364,6 +383,7 @@ def test_progress_is_shown_on_a_terminal_only(translate, expected, monkeypatch, 
         (["--temperature", "0"], "temperature is 0"),
         (["--top-k", "5", "--beam-size", "3"], "--top-k samples and --beam-size searches"),
         (["--score", "x", "--beam-size", "3"], "--beam-size has no meaning with --score"),
+        (["--score", "x", "--max-source-length", "9"], "--max-source-length has no meaning with"),
         (["--score", "no-such-file"], "no-such-file cannot be opened"),
         (["--score", "x", "--check-language", "y"], "--check-language has no meaning with --score"),
         (["--check-language", "no-such-file"], "identifier no-such-file does not exist"),
@@ -377,6 +397,7 @@ def test_progress_is_shown_on_a_terminal_only(translate, expected, monkeypatch, 
         (["--threads", "0"], "threads is 0"),
         (["--input", "no-such-file"], "no-such-file cannot be opened"),
         (["--output", "no/such/folder"], "no/such/folder cannot be opened"),
+        (["--output", "."], ". is a directory: give the name of a file"),
         (["--device", "quantum"], "quantum"),
     ],
 )

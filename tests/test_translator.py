@@ -9,8 +9,9 @@ from toy_model import ToyModel
 
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
+from nmt.source_batches import batches_by_length
 from nmt.special_tokens import EOS
-from nmt.translator import Translator, batches_by_length
+from nmt.translator import Translator
 
 WORDS = {"one": 4, "two": 5, "three": 6}
 
@@ -129,6 +130,8 @@ def test_lines_are_counted_over_all_chunks(translator, caplog):
     texts = ["one"] * 6 + ["two two two"]
     list(translator.stream(texts, chunk_size=2, max_source_length=2))
     assert "line 7 " in caplog.text
+    list(translator.stream(texts, chunk_size=2, max_source_length=2, first_line=101))
+    assert "line 107 " in caplog.text
 
 
 def test_alternatives_come_best_first(translator):
@@ -142,8 +145,10 @@ def test_alternatives_come_best_first(translator):
 
 
 def test_a_single_string_is_refused(translator):
-    with pytest.raises(ValueError, match="give a list"):
+    with pytest.raises(ValueError, match="texts is one string; give a list"):
         translator.translate("one two")
+    with pytest.raises(ValueError, match="prefixes is one string; give a list"):
+        translator.translate(["one two"], prefixes="one")
 
 
 @pytest.mark.parametrize("option", ["batch_tokens", "max_source_length", "chunk_size"])

@@ -6,6 +6,7 @@ import torch
 from models_for_tests import ATTENDING, OPTIONS, tiny_model
 
 from nmt.data.batch import collate
+from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
 from nmt.models.encoder_decoder import Attention
 from nmt.tokenizer import Tokenizer, train_tokenizer
@@ -77,6 +78,29 @@ def test_batches_do_not_matter_and_the_order_is_kept(name, batch_tokens, tokeniz
         alone = translator.attention(source, target)
         assert attention.source_words == tuple(source.split())
         np.testing.assert_allclose(attention.weights, alone.weights, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ATTENDING)
+def test_links_of_alternatives_are_asked_for_in_batches_and_do_not_depend_on_them(
+    name, tokenizer, monkeypatch
+):
+    translator = translator_of(name, tokenizer)
+    search = BeamSearch(beam_size=5, num_hypotheses=5, max_length=7)
+    expected = translator.translate(ENGLISH, search=search, alignment="subword", batch_tokens=2048)
+    sizes = []
+    attention = translator.model.attention
+
+    def counted(source, source_mask, target_in):
+        sizes.append(max(source.numel(), target_in.numel()))
+        return attention(source, source_mask, target_in)
+
+    monkeypatch.setattr(translator.model, "attention", counted)
+    found = translator.translate(ENGLISH, search=search, alignment="subword", batch_tokens=40)
+    assert max(sizes) <= 40 < sum(sizes)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert len(ours.alternatives) == 5
+        for one, other in zip(ours.alternatives, theirs.alternatives, strict=True):
+            assert (one.text, one.alignment) == (other.text, other.alignment)
 
 
 def test_only_a_batch_of_pairs_is_read_at_a_time(tokenizer):

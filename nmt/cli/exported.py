@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from nmt.cli.translate_options import option_name
 from nmt.export.engine import ExportedTranslator
 
 _AVAILABLE = {
     *("checkpoint", "engine", "input", "output", "device", "threads"),
+    "check_language",
     *("beam_size", "length_penalty", "num_hypotheses"),
     *("max_length", "max_length_ratio", "min_length", "max_source_length"),
     *("batch_tokens", "chunk_size", "first_line"),
@@ -29,7 +31,7 @@ def open_exported(
     for name, value in vars(options).items():
         if name not in _AVAILABLE and value != parser.get_default(name):
             raise ValueError(
-                f"--{name.replace('_', '-')} is not available with --engine ctranslate2: "
+                f"{option_name(name)} is not available with --engine ctranslate2: "
                 "leave it out, or translate with the checkpoint and --engine torch."
             )
     return ExportedTranslator.from_folder(

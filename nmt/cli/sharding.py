@@ -8,15 +8,14 @@ was asked for: it is there whole, or not at all.
 from __future__ import annotations
 
 import argparse
-import gzip
 import os
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
-from typing import IO, cast
 
+from nmt.cli.files import check_output, open_bytes
 from nmt.launch import MeetingPoint, rank_and_ranks, under_torchrun
 
 _LONGEST_WAIT = timedelta(days=7)  # of the first rank for the slowest
@@ -37,7 +36,7 @@ def translate_share(
         translate: What translates `options.input` into `options.output`.
 
     Raises:
-        ValueError: Input or output is no file, or there is a second file of lines.
+        ValueError: Input or output is no file or the same one, or there is a second file of lines.
     """
     import torch
 
@@ -52,13 +51,17 @@ def translate_share(
                 f"several processes cannot share the lines of --{name} {getattr(options, name)}: "
                 "start one process."
             )
+    check_output(options)
     rank, world = rank_and_ranks()
     meeting_point = MeetingPoint("translate")
     source, target = Path(options.input), Path(options.output)
     parts = target.with_name(f".{target.name}.parts")
+    total = _count_lines(source)
+    first, last = (total * number // world for number in (rank, rank + 1))
     parts.mkdir(parents=True, exist_ok=True)
     options.input, options.output = str(parts / f"{rank}.in"), str(parts / f"{rank}.out")
-    options.first_line = 1 + _write_share(source, Path(options.input), rank=rank, world=world)
+    options.first_line = 1 + first
+    _write_share(source, Path(options.input), first, last)
     if options.device == "auto" and torch.cuda.is_available():
         options.device = f"cuda:{int(os.environ['LOCAL_RANK']) % torch.cuda.device_count()}"
     translate(options)
@@ -70,25 +73,22 @@ def translate_share(
         shutil.rmtree(parts)
 
 
-def _write_share(source: Path, share: Path, *, rank: int, world: int) -> int:
-    """Writes the lines of this rank into a file; returns how many come before them."""
-    with _open(source, "rb") as lines:
-        total = sum(1 for _ in lines)
-    first, last = (total * number // world for number in (rank, rank + 1))
-    with _open(source, "rb") as lines, share.open("wb") as file:
+def _count_lines(source: Path) -> int:
+    with open_bytes(source, "rb") as lines:
+        return sum(1 for _ in lines)
+
+
+def _write_share(source: Path, share: Path, first: int, last: int) -> None:
+    """Writes the lines `first` (from 0) to `last`, exclusive, into a file."""
+    with open_bytes(source, "rb") as lines, share.open("wb") as file:
         file.writelines(islice(lines, first, last))
-    return first
 
 
 def _join(parts: list[Path], target: Path) -> None:
-    temporary = parts[0].with_name(target.name)  # its ending says whether it is compressed
-    with _open(temporary, "wb") as joined:
+    # Under a name that no part has; its ending says whether it is compressed.
+    temporary = parts[0].with_name(f"joined{target.suffix}")
+    with open_bytes(temporary, "wb") as joined:
         for part in parts:
             with part.open("rb") as file:
                 shutil.copyfileobj(file, joined)
     temporary.replace(target)
-
-
-def _open(path: Path, mode: str) -> IO[bytes]:
-    opened = gzip.open(path, mode) if path.suffix == ".gz" else open(path, mode)  # noqa: SIM115
-    return cast(IO[bytes], opened)

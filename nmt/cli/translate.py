@@ -32,8 +32,9 @@ import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from nmt.cli.files import open_bytes, open_input, open_output
 from nmt.cli.sharding import launched, translate_share
 from nmt.cli.text_lines import prompted, read_lines
 from nmt.cli.translate_options import PROGRAM, parser, refuse_with_score, search_for
@@ -89,7 +90,7 @@ def _run(options: argparse.Namespace) -> None:
         check_at_least("threads", options.threads, 1)
         torch.set_num_threads(options.threads)
     with contextlib.ExitStack() as stack:
-        source = _open_input(options.input, stack)
+        source = open_input(options.input, stack)
         interactive = options.chunk_size == 1 or source.isatty()
         if options.score is not None:
             refuse_with_score(options)
@@ -98,10 +99,12 @@ def _run(options: argparse.Namespace) -> None:
             prompted(source) if source.isatty() else source, first=options.first_line
         )
         if options.score is not None:
-            found = score(cast("Translator", translator), lines, options, stack)
+            found = score(
+                cast("Translator", translator), lines, options, stack, at_once=interactive
+            )
         else:
             found = translate(translator, lines, options, stack, at_once=interactive)
-        target = _open_output(options, stack)
+        target = open_output(options, stack)
         if sys.stderr.isatty() and not interactive and not target.isatty():
             found = with_progress(found)
         for line in found:
@@ -146,7 +149,7 @@ def translate(
     """
     more: dict[str, Any] = {}  # what not every engine has
     if options.prefix is not None:
-        more["prefixes"] = read_lines(_open(options.prefix, "rb", stack))
+        more["prefixes"] = read_lines(stack.enter_context(open_bytes(options.prefix, "rb")))
     if options.alignment is not None:
         more["alignment"] = options.alignment
     translations = translator.stream(
@@ -155,6 +158,7 @@ def translate(
         batch_tokens=options.batch_tokens,
         max_source_length=options.max_source_length,
         chunk_size=1 if at_once else options.chunk_size,
+        first_line=options.first_line,
         **more,
     )
     if options.check_language is not None:
@@ -179,8 +183,12 @@ def score(
     lines: Iterable[str],
     options: argparse.Namespace,
     stack: contextlib.ExitStack,
+    *,
+    at_once: bool,
 ) -> Iterator[bytes]:
     """Returns the score of each given translation as it is printed; ends with the total on stderr.
+
+    Arguments as in `translate`.
 
     Raises:
         ValueError: There are more or fewer translations than lines, or as
@@ -188,12 +196,12 @@ def score(
     """
     from nmt.source_batches import paired
 
-    translations = read_lines(_open(options.score, "rb", stack))
+    translations = read_lines(stack.enter_context(open_bytes(options.score, "rb")))
     return _score_lines(
         translator.stream_scores(
             paired(lines, translations, "translations"),
             batch_tokens=options.batch_tokens,
-            chunk_size=options.chunk_size,
+            chunk_size=1 if at_once else options.chunk_size,
         )
     )
 
@@ -244,31 +252,3 @@ def output_lines(translation: Translation, number: int, num_hypotheses: int | No
         f"{number}\t{best.score:.6f}\t{line}"
         for best, line in zip(alternatives, lines, strict=True)
     ]
-
-
-def _open_input(path: str | None, stack: contextlib.ExitStack) -> IO[bytes]:
-    if path is not None:
-        return _open(path, "rb", stack)
-    if sys.stdin is None:
-        raise ValueError("standard input is closed: give --input FILE.")
-    return sys.stdin.buffer
-
-
-def _open_output(options: argparse.Namespace, stack: contextlib.ExitStack) -> IO[bytes]:
-    if options.output is None:
-        if sys.stdout is None:
-            raise ValueError("standard output is closed: give --output FILE.")
-        return sys.stdout.buffer
-    for path in (options.input, options.prefix, options.score, options.checkpoint):
-        both_exist = path is not None and os.path.exists(path) and os.path.exists(options.output)
-        if both_exist and os.path.samefile(path, options.output):
-            raise ValueError(f"{options.output} is read from too: write to another file.")
-    return _open(options.output, "wb", stack)
-
-
-def _open(path: str, mode: Literal["rb", "wb"], stack: contextlib.ExitStack) -> IO[bytes]:
-    try:
-        opened = gzip.open(path, mode) if path.endswith(".gz") else open(path, mode)  # noqa: SIM115
-    except OSError as error:
-        raise ValueError(f"{path} cannot be opened: {error.strerror}.") from error
-    return stack.enter_context(cast(IO[bytes], opened))

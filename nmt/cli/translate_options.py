@@ -128,6 +128,8 @@ def refuse_with_score(options: argparse.Namespace) -> None:
     names = ("prefix", "alignment", "check_language")
     of_text = [name for name in names if getattr(options, name) is not None]
     unused = [*given_search_options(options), *of_text]
+    if options.max_source_length != parser().get_default("max_source_length"):
+        unused.append("max_source_length")
     if unused:
         raise ValueError(
             f"{option_name(unused[0])} has no meaning with --score, which searches nothing: "

@@ -41,8 +41,8 @@ class CleaningRules:
     max_length: int | None
     max_length_ratio: float | None
     identical: bool
+    language: str | None = None  # configs of runs from before this rule lack it
     duplicates: bool
-    language: str | None = None
 
     def __post_init__(self) -> None:
         """Checks the values.
@@ -124,7 +124,7 @@ def clean(
     rules: CleaningRules,
     source_unit: LengthUnit = "word",
     target_unit: LengthUnit = "word",
-    language_check: LanguageCheck | None = None,
+    language_check: LanguageCheck | None,
 ) -> CleanedRows:
     """Chooses the usable pairs of training data; both halves of a pair stay or go together.
 
@@ -133,7 +133,7 @@ def clean(
         rules: What is removed.
         source_unit: What the length of a source is counted in.
         target_unit: What the length of a target is counted in.
-        language_check: With the model of `rules.language`.
+        language_check: With the model of `rules.language`; None where that is off.
     """
     work = partial(_findings, dataset, rules, source_unit, target_unit)
     findings = map_shards(work, len(dataset))

@@ -1,7 +1,7 @@
 """Words as hashed character n-grams: every word of every language has an embedding.
 
 Words are what stands between white space, and single characters of Chinese and Japanese. A word is
-the set of its character n-grams (1 to 4, with its ends marked, in lower case), each a row of a
+the mean of its character n-grams (1 to 4, with its ends marked, in lower case), each a row of a
 table by its hash, as in fastText (Bojanowski et al. 2017). So endings and letters such as ß count
 in words never seen, nothing but weights has to be stored, and attention is over words.
 """

@@ -11,8 +11,9 @@ A model file holds, for `torch.load(weights_only=True)`:
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import torch
 
 from nmt.data.hashed_words import pack, words_of
 from nmt.models.language_classifier import LanguageClassifier
+from nmt.source_batches import batches_by_length
 from nmt.weights_file import (
     FileKind,
     check_keys,
@@ -37,7 +39,7 @@ LEAST_WORDS = 5  # different ones of letters: fewer are names, code and quoted t
 _PLAIN = re.compile(r"[^\w\-/$%.~]*([^\W\d_]+(?:['’][^\W\d_]+)?)\W*")
 _ENTRIES = ("format_version", "languages", "hyper_parameters", "state_dict")
 _KIND = FileKind("language identifier", ".pt", "scripts/language_id.py")
-_CELLS = 8192  # lines x longest line of a batch
+_CELLS = 8192  # lines x longest line of a batch, one word more
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Judgement:
         return len({word[1].lower() for word in plain})
 
     @property
-    def unseen(self) -> str:
+    def without_most_looked_at(self) -> str:
         """The line without the word looked at most, wherever that occurs."""
         most = self.words[max(range(len(self.words)), key=self.weights.__getitem__)]
         return " ".join(word for word in self.words if word != most)
@@ -86,7 +88,7 @@ class LanguageIdentifier:
         """Judges each line by itself: the answer does not depend on the others."""
         lines = [words_of(text) for text in texts]
         found = [Judgement(self.languages[0], 0.5, (), ())] * len(texts)
-        for rows in _batches(list(map(len, lines))):
+        for rows in batches_by_length([len(words) for words in lines], _CELLS):
             odds, weights = self.model(*pack([lines[row] for row in rows], self.model.num_buckets))
             for row, second, looked in zip(rows, odds.sigmoid().tolist(), weights, strict=True):
                 words = tuple(lines[row])
@@ -112,13 +114,9 @@ class LanguageIdentifier:
             for row, judgement in enumerate(judged)
             if certain(judgement) and judgement.evidence >= LEAST_WORDS
         ]
-        again = self.identify([judged[row].unseen for row in suspects])
+        again = self.identify([judged[row].without_most_looked_at for row in suspects])
         clear = {row for row, judgement in zip(suspects, again, strict=True) if certain(judgement)}
         return [row in clear for row in range(len(texts))]
-
-    def other(self, language: str) -> str:
-        """Returns the language that `language` could be taken for."""
-        return self.languages[1 - self.languages.index(language)]
 
     def save(self, path: Path) -> None:
         """Writes the model file."""
@@ -133,7 +131,8 @@ class LanguageIdentifier:
     def digest(self) -> str:
         """Returns a name for what this model answers."""
         weights = self.model.state_dict()
-        digest = hashlib.sha256(repr((FORMAT_VERSION, CERTAIN, LEAST_WORDS)).encode())
+        meaning = (FORMAT_VERSION, CERTAIN, LEAST_WORDS, self.languages)
+        digest = hashlib.sha256(repr(meaning).encode())
         for name in weights:
             digest.update(weights[name].numpy().tobytes())
         return digest.hexdigest()[:16]
@@ -158,6 +157,13 @@ def load_identifier(
     check_version(content, FORMAT_VERSION, path, _KIND)
     kinds = {"languages": list, "hyper_parameters": dict, "state_dict": Mapping}
     check_types(kinds, content, path, _KIND)
+    arguments = inspect.signature(LanguageClassifier).parameters
+    check_keys("hyper-parameter", arguments, content["hyper_parameters"], path, _KIND)
+    if len(content["languages"]) != 2:
+        raise ValueError(
+            f"language identifier {path} names {len(content['languages'])} languages, where two "
+            "belong: use the file as it was saved."
+        )
     first, second = content["languages"]
     if languages is not None and {first, second} != set(languages):
         raise ValueError(
@@ -192,16 +198,3 @@ class LanguageCheck:
         of_sources = self.identifier.clearly_in(self.target_lang, sources)
         of_targets = self.identifier.clearly_in(self.source_lang, targets)
         return [any(sides) for sides in zip(of_sources, of_targets, strict=True)]
-
-
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yields the rows that have words, those of like length together."""
-    batch: list[int] = []
-    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if batch and (len(batch) + 1) * lengths[row] > _CELLS:
-            yield batch
-            batch = []
-        if lengths[row]:
-            batch.append(row)
-    if batch:
-        yield batch

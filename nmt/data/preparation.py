@@ -72,7 +72,7 @@ def clean_text(
     *,
     source_unit: LengthUnit,
     target_unit: LengthUnit,
-    language_check: LanguageCheck | None = None,
+    language_check: LanguageCheck | None,
     cache_dir: Path,
     name: str,
 ) -> CleanedText:

@@ -49,10 +49,12 @@ class GreedySearch:
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Translates a batch; see `nmt.decoding.hypothesis.Search`."""
+        if not len(source):
+            return []
         constraints = Constraints(
             self, source, source_mask, forbidden_ids=forbidden_ids, prefixes=prefixes
         )
-        state = model.start(source, source_mask) if len(source) else None
+        state = model.start(source, source_mask)
         return roll_out(model, state, constraints, _most_probable, num_rows=1)
 
 

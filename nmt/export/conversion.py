@@ -16,7 +16,7 @@ from nmt.models.attention import CrossAttention, SelfAttention
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.models.positions import sinusoidal_table
 from nmt.models.transformer import Transformer
-from nmt.models.transformer_layers import FeedForward, RMSNorm
+from nmt.models.transformer_layers import RMS_NORM_EPSILON, FeedForward, RMSNorm
 from nmt.special_tokens import BOS, EOS, UNK
 from nmt.tokenizer import Tokenizer
 
@@ -25,7 +25,6 @@ QUANTIZATIONS = (
     *("int8", "int8_float32", "int8_float16", "int8_bfloat16"),
 )
 SINUSOIDAL_POSITIONS = 2048  # rows of the table that is written; nmt computes them without end
-_EPSILON = 1e-6  # of every RMSNorm
 
 
 def import_ctranslate2() -> Any:
@@ -47,7 +46,7 @@ def to_ctranslate2(model: EncoderDecoder, tokenizer: Tokenizer, *, quantization:
     """Returns a `ctranslate2.specs.TransformerSpec` that is ready to be saved.
 
     Args:
-        model: A Transformer without memory slots.
+        model: A Transformer without memory slots, with full attention in its encoder.
         tokenizer: The model's.
         quantization: How weights are stored, one of `QUANTIZATIONS`.
 
@@ -69,7 +68,7 @@ def to_ctranslate2(model: EncoderDecoder, tokenizer: Tokenizer, *, quantization:
     spec.config.bos_token = spec.config.decoder_start_token = pieces[BOS]
     spec.config.eos_token, spec.config.unk_token = pieces[EOS], pieces[UNK]
     spec.config.add_source_eos = True
-    spec.config.layer_norm_epsilon = _EPSILON
+    spec.config.layer_norm_epsilon = RMS_NORM_EPSILON
     spec.validate()
     spec.optimize(quantization=quantization)
     return spec
@@ -94,6 +93,12 @@ def _supported(model: EncoderDecoder) -> Transformer:
         raise ValueError(
             f"The model attends to {model.memory_slots} memory slots, which CTranslate2 cannot "
             "pool: export a model with memory_slots=null, or translate with scripts/translate.py."
+        )
+    kind = model.encoder_attention.kind
+    if kind != "full":
+        raise ValueError(
+            f"The model has encoder_attention={kind}, which CTranslate2 lacks: export a model with "
+            "encoder_attention=full, or translate with scripts/translate.py."
         )
     if model.positions.kind not in ("rope", "sinusoidal", "learned"):
         raise ValueError(

@@ -8,17 +8,16 @@ for translation in translator.translate(["A man is running.", "It is raining."])
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
 from nmt.data.batch import collate_source
-from nmt.decoding.hypothesis import Hypothesis, Search, check_at_least, length_limits
+from nmt.decoding.hypothesis import Hypothesis, Search, length_limits
 from nmt.export.conversion import import_ctranslate2
 from nmt.export.folder import ExportedModel, read_folder
 from nmt.export.search import EngineOptions, EngineSearch
-from nmt.source_batches import batches_by_length, cut_source
-from nmt.translation import BLANK, ScoredText, Translation
+from nmt.sentence_stream import Sentence, StreamOptions, scored_text, translate_stream
+from nmt.translation import ScoredText, Translation
 
 
 class ExportedTranslator:
@@ -90,63 +89,42 @@ class ExportedTranslator:
         batch_tokens: int = 4096,
         max_source_length: int = 1024,
         chunk_size: int = 2048,
+        first_line: int = 1,
     ) -> Iterator[Translation]:
         """Translates texts as they come, in order; arguments as in `Translator.stream`.
 
         Raises:
-            ValueError: An option is out of range or the engine lacks it, or a text is longer than
-                the model's positions.
+            ValueError: An option is out of range or the engine lacks it, a text is longer than the
+                model's positions, or the model's output is not a number.
         """
-        check_at_least("batch_tokens", batch_tokens, 1)
-        check_at_least("max_source_length", max_source_length, 1)
-        check_at_least("chunk_size", chunk_size, 1)
-        if isinstance(texts, str):
-            raise ValueError("texts is one string; give a list of sentences, such as [text].")
-        options = EngineOptions.of(search or self.search)
-        return self._stream(iter(texts), options, batch_tokens, max_source_length, chunk_size)
+        options = StreamOptions(
+            batch_tokens=batch_tokens,
+            max_source_length=max_source_length,
+            chunk_size=chunk_size,
+            first_line=first_line,
+        )
+        of_search = EngineOptions.of(search or self.search)
 
-    def _stream(
-        self,
-        texts: Iterator[str],
-        options: EngineOptions,
-        batch_tokens: int,
-        max_source_length: int,
-        chunk_size: int,
-    ) -> Iterator[Translation]:
-        first_line = 1
-        while chunk := list(islice(texts, chunk_size)):
-            sources = self.tokenizer.encode_batch(chunk)
-            for line, source in enumerate(sources, first_line):
-                cut_source(source, line, max_source_length)
-                self._check_length(source, line)
-            alternatives: list[tuple[ScoredText, ...]] = [(BLANK,)] * len(chunk)
-            for rows in batches_by_length([len(source) for source in sources], batch_tokens):
-                found = self._translate_batch([sources[i] for i in rows], options)
-                for i, hypotheses in zip(rows, found, strict=True):
-                    alternatives[i] = tuple(map(self._scored_text, hypotheses))
-            yield from map(Translation, chunk, alternatives)
-            first_line += len(chunk)
+        def translate(batch: Sequence[Sentence]) -> Iterator[tuple[ScoredText, ...]]:
+            for hypotheses in self._translate_batch(batch, of_search):
+                yield tuple(scored_text(one, self.tokenizer) for one in hypotheses)
 
-    def _check_length(self, source: Sequence[int], line: int) -> None:
-        most = self._max_positions
-        if most is not None and len(source) + 1 > most:
-            raise ValueError(
-                f"line {line} has {len(source) + 1} source tokens, but the exported model has "
-                f"{most} positions: set max_source_length to {most - 1} or less."
-            )
+        return translate_stream(texts, self.tokenizer, translate, options)
 
     def _translate_batch(
-        self, sources: Sequence[list[int]], options: EngineOptions
+        self, batch: Sequence[Sentence], options: EngineOptions
     ) -> list[list[Hypothesis]]:
+        for sentence in batch:
+            self._check_length(sentence)
+        sources = [sentence.ids for sentence in batch]
         limits = length_limits(options, *collate_source(sources)).tolist()
         most = max(limits) if self._max_positions is None else self._max_positions - 1
         return self._find(sources, [min(limit, most) for limit in limits], options)
 
-    def _scored_text(self, hypothesis: Hypothesis) -> ScoredText:
-        return ScoredText(
-            text=self.tokenizer.decode(hypothesis.tokens),
-            tokens=hypothesis.tokens,
-            score=hypothesis.score,
-            log_prob=hypothesis.log_prob,
-            finished=hypothesis.finished,
-        )
+    def _check_length(self, sentence: Sentence) -> None:
+        most, length = self._max_positions, len(sentence.ids) + 1
+        if most is not None and length > most:
+            raise ValueError(
+                f"line {sentence.line} has {length} source tokens, but the exported model has "
+                f"{most} positions: set max_source_length to {most - 1} or less."
+            )

@@ -29,7 +29,6 @@ class ExportedModel:
     """What an exported folder says beside the weights.
 
     Attributes:
-        folder: Where it is.
         tokenizer: The joint tokenizer of both languages.
         search: The search the run was tested with.
         source_lang: Language code.
@@ -37,7 +36,6 @@ class ExportedModel:
         max_positions: Most tokens of a sentence, on either side, EOS counted; None for no limit.
     """
 
-    folder: Path
     tokenizer: Tokenizer
     search: Search
     source_lang: str
@@ -63,7 +61,6 @@ def export_checkpoint(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} exists and is not an empty folder: give the name of a new one.")
     trained = load_checkpoint(checkpoint)
-    _check_encoder(trained.config["model"])
     spec = to_ctranslate2(trained.model, trained.tokenizer, quantization=quantization)
     description = {
         "format_version": FORMAT_VERSION,
@@ -81,15 +78,6 @@ def export_checkpoint(
     (folder / "README.md").write_text(_readme(description, trained.tokenizer), encoding="utf-8")
     # Last, so that a folder whose writing was interrupted is none.
     (folder / _DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-
-
-def _check_encoder(options: dict[str, Any]) -> None:
-    kind = options.get("encoder_attention", "full")
-    if kind != "full":
-        raise ValueError(
-            f"The model has encoder_attention={kind}, which CTranslate2 lacks: export a model with "
-            "encoder_attention=full, or translate with scripts/translate.py."
-        )
 
 
 def read_folder(folder: str | Path) -> ExportedModel:
@@ -117,7 +105,6 @@ def read_folder(folder: str | Path) -> ExportedModel:
             f"{folder / _DESCRIPTION} lacks {', '.join(missing)}: export the checkpoint again."
         )
     return ExportedModel(
-        folder=folder,
         tokenizer=Tokenizer(tokenizer, lowercase=description.get("lowercase", False)),
         search=build(description["decoding"], allowed=("nmt.decoding.",)),
         source_lang=description["source_lang"],

@@ -46,10 +46,10 @@ class EngineOptions:
             ValueError: The search has an option that the engine lacks.
         """
         options: dict[str, Any] = asdict(search)  # type: ignore[call-overload]
-        for name in sorted(options.keys() - cls.__dataclass_fields__.keys()):
+        if lacking := sorted(options.keys() - cls.__dataclass_fields__.keys()):
             raise ValueError(
-                f"{name} is not available with CTranslate2: leave it out, or translate with the "
-                "checkpoint instead of its export."
+                f"CTranslate2 has no {type(search).__name__} with {', '.join(lacking)}: search "
+                "with --beam-size N (a BeamSearch), or translate with the checkpoint."
             )
         return cls(**options)
 

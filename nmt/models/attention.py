@@ -105,7 +105,8 @@ def dot_product_attention(
         (B, H, T, d).
     """
     if mask is not None and mask.is_floating_point():
-        mask = mask.to(query.dtype)
+        # Its lowest finite number would be -inf in a type of half precision.
+        mask = mask.clamp(min=torch.finfo(query.dtype).min).to(query.dtype)
     groups = query.shape[1] // keys.shape[1]
     if groups > 1 and query.shape[2] == 1 and (mask is None or mask.shape[-3] == 1):
         return shared_attention(query, keys, values, mask=mask, dropout=dropout)
@@ -195,8 +196,18 @@ class SelfAttention(nn.Module):
         causal: bool = False,
     ) -> Tensor:
         """Returns what the heads read, (B, T, D); arguments as in `dot_product_attention`."""
-        rate = self.dropout if self.training else 0.0
-        heads = dot_product_attention(query, keys, values, mask=mask, causal=causal, dropout=rate)
+        rate = self.dropout_rate
+        return self.merge(
+            dot_product_attention(query, keys, values, mask=mask, causal=causal, dropout=rate)
+        )
+
+    @property
+    def dropout_rate(self) -> float:
+        """The rate on the weights, 0 outside training."""
+        return self.dropout if self.training else 0.0
+
+    def merge(self, heads: Tensor) -> Tensor:
+        """Returns (B, T, D), the output of what the heads read (B, H, T, d)."""
         output: Tensor = self.output(merge_heads(heads))
         return output
 

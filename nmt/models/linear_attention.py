@@ -36,8 +36,11 @@ def linear_weights(query: Tensor, keys: Tensor) -> Tensor:
 
 
 def elu_features(x: Tensor) -> Tensor:
-    """Returns elu(x) + 1, positive: Katharopoulos et al. 2020, equation 7."""
-    return F.elu(x) + 1
+    """Returns elu(x) + 1: Katharopoulos et al. 2020, equation 7.
+
+    It is positive, but in fp32 it is 0 below -17: so 1e-8 is added.
+    """
+    return F.elu(x) + 1 + _FLOOR
 
 
 def positive_random_features(

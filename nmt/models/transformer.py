@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from nmt.models.cache import KeyValueCache
 from nmt.models.distance_bias import DistanceBias, spread
 from nmt.models.embedding import TiedEmbedding
-from nmt.models.encoder_attention import LINEAR, EncoderAttention, Reader
+from nmt.models.encoder_attention import LINEAR, EncoderAttention
 from nmt.models.encoder_decoder import Attention, EncoderDecoder, State
+from nmt.models.encoder_readers import Reader
 from nmt.models.memory import pool_into_slots, without_empty_rows
 from nmt.models.options import check_size
 from nmt.models.positions import BIASES, Positions, Rotation

@@ -14,12 +14,13 @@ from nmt.models.attention import (
     add_mask,
     causal_mask,
     dot_product_weights,
-    merge_heads,
 )
 from nmt.models.cache import KeyValueCache, extend
-from nmt.models.encoder_attention import Reader
+from nmt.models.encoder_readers import Reader
 from nmt.models.options import check_divides, check_dropout, check_size
 from nmt.models.positions import Rotation
+
+RMS_NORM_EPSILON = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalises the last axis."""
-        return F.rms_norm(x, self.gamma.shape, self.gamma, eps=1e-6)
+        return F.rms_norm(x, self.gamma.shape, self.gamma, eps=RMS_NORM_EPSILON)
 
 
 def initialise(layers: nn.ModuleList) -> None:
@@ -110,9 +111,8 @@ class EncoderLayer(nn.Module):
     def forward(self, x: Tensor, rotation: Rotation | None, reader: Reader) -> Tensor:
         """Returns the next residual stream (B, S, D)."""
         query, keys, values = self.self_attention.project(self.self_attention_norm(x), rotation)
-        rate = self.self_attention.dropout if self.training else 0.0
-        heads = reader.read(query, keys, values, dropout=rate)
-        x = x + self.dropout(self.self_attention.output(merge_heads(heads)))
+        heads = reader.read(query, keys, values, dropout=self.self_attention.dropout_rate)
+        x = x + self.dropout(self.self_attention.merge(heads))
         output: Tensor = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
         return output
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.arguments import numbers
 from benchmarks.isolated import isolated, peak_memory
 from benchmarks.mechanisms import MECHANISMS, Mechanism, path_length
 
@@ -24,7 +25,7 @@ _FIT_POINTS = 4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this benchmark."""
     add = parser.add_argument
-    add("--lengths", type=_numbers, default=[2**k for k in range(6, 14)], metavar="N,...")
+    add("--lengths", type=numbers, default=[2**k for k in range(6, 14)], metavar="N,...")
     add("--mechanisms", type=_names, default=list(MECHANISMS), metavar="NAME;...",
         help="; between names (default: all)")  # fmt: skip
     add("--width", type=int, default=256, help="D (%(default)s); 8 heads")
@@ -151,10 +152,6 @@ def _seconds(work: Callable[[], None], device: str) -> float:
 
 def _device_name(device: str) -> str:
     return "cpu" if device == "cpu" else torch.cuda.get_device_name()
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
 
 
 def _names(text: str) -> list[str]:

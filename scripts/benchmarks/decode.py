@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.arguments import numbers
 from benchmarks.decode_sides import TimedModel, Uncached, cache_kib, exported_search
 from benchmarks.timing import interleaved_rates
 from nmt.data.batch import collate_source
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--source", type=Path, help="lines of which the first are read (default: made up)")
     add("--sentences", type=int, default=100, help="of the batch (%(default)s)")
-    add("--lengths", type=_numbers, default=[20, 100], metavar="N,...",
+    add("--lengths", type=numbers, default=[20, 100], metavar="N,...",
         help="tokens of greedy translations (20,100)")  # fmt: skip
     add("--width", type=int, default=256, help="D (%(default)s); the rest follows from it")
     add("--layers", type=int, default=3, help="of encoder and decoder (%(default)s)")
@@ -212,7 +213,3 @@ def _searching(
 
 def _rates(sides: dict[str, Callable[[], int]], arguments: argparse.Namespace) -> dict[str, float]:
     return interleaved_rates(sides, seconds=arguments.seconds, rounds=arguments.rounds)
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]

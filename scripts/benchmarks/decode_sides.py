@@ -186,7 +186,7 @@ def exported_search(
             pieces,
             beam_size=search.beam_size,
             min_decoding_length=search.min_length,
-            max_decoding_length=search.max_length,
+            max_decoding_length=search.max_length + 1,  # EOS counts
         )
         return len(results)
 

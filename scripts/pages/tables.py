@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-LANGUAGES = ("en", "zh")
 LEFT_OUT = "–"
 _STEPS = 4  # between the lengths that are shown
 
@@ -75,7 +74,7 @@ def cost_tables(cost: Mapping[str, Any], language: str) -> str:
 
     Args:
         cost: what `scripts/benchmark.py attention` wrote.
-        language: one of `LANGUAGES`.
+        language: "en" or "zh".
     """
     words, series = _WORDS[language], cost["figures"]["series"]
     theory = [
@@ -136,7 +135,7 @@ def bleu_tables(bleu: Mapping[str, Any] | None, language: str) -> str:
 
     Args:
         bleu: what `pages.runs.read_runs` returned; None: nothing was measured.
-        language: one of `LANGUAGES`.
+        language: "en" or "zh".
     """
     words = _WORDS[language]
     if bleu is None:
