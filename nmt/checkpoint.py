@@ -42,6 +42,7 @@ _ADDED_LATER = {"lowercase": False}  # hyper-parameters that older files lack, a
 _BUILT = ("model", "decoding")
 ALLOWED_TARGETS = ("nmt.models.", "nmt.decoding.")
 _ENTRIES = ("format_version", "global_step", "hyper_parameters", "state_dict")
+_MAY_CHANGE = ("dropout", "attention_dropout")  # of a model's options, within a run
 _WEIGHTS_PREFIX = "model."
 _CHECKPOINT = FileKind("checkpoint", ".ckpt", "train.py")
 
@@ -114,13 +115,25 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
 
 
 def check_resumable(
-    path: str | Path, *, model: torch.nn.Module, tokenizer: bytes, languages: tuple[str, str]
+    path: str | Path,
+    *,
+    model: torch.nn.Module,
+    options: Mapping[str, Any],
+    tokenizer: bytes,
+    languages: tuple[str, str],
 ) -> None:
     """Refuses to continue the training of a model with the checkpoint of another.
 
+    Args:
+        path: Of the checkpoint.
+        model: Of this run.
+        options: What it was built from. Some have no weights, such as its positions; dropout may
+            change.
+        tokenizer: The SentencePiece model of this run.
+        languages: Source and target of this run.
+
     Raises:
-        ValueError: As `load_checkpoint`, or the tokenizer, the languages (source, target) or the
-            weights are not those of the checkpoint.
+        ValueError: As `load_checkpoint`, or something is not as in the checkpoint.
     """
     path = Path(path)
     content = read_checkpoint(path)
@@ -140,6 +153,12 @@ def check_resumable(
             f"checkpoint {path} has another {other} than this run: resume with the model and data "
             "options of its run, which are in its config.yaml."
         )
+    for name, value in content["hyper_parameters"]["model"].items():
+        if name in options and options[name] != value and name not in _MAY_CHANGE:
+            raise ValueError(
+                f"checkpoint {path} has model.{name}={value} and this run {options[name]}: "
+                f"resume with model.{name}={value}."
+            )
 
 
 def build(

@@ -45,6 +45,7 @@ MODEL = {"num_buckets": 2**14, "width": 32, "hidden": 48, "attention_dim": 32}
 LEARNING_RATE = 3e-3
 LONGEST_STRETCH = 24  # words
 ONE_IN = 20  # lines are held out where no other text is given
+DRAWN_LINES, DRAWN_WORDS = 20, 40  # at most, and in a line, of a figure
 Sides = tuple[Sequence[str], Sequence[str]]
 
 
@@ -197,16 +198,27 @@ def _text(options: argparse.Namespace) -> tuple[tuple[str, str], Sides, Sides]:
 def _classify(options: argparse.Namespace) -> None:
     identifier = load_identifier(options.model)
     console = Console(highlight=False, soft_wrap=True)
-    shown = []
+    if options.png is not None:
+        options.png.parent.mkdir(parents=True, exist_ok=True)
+    shown: list[Judgement] = []
+    left_out = 0
     for line in read_lines(sys.stdin.buffer):
         (judged,) = identifier.identify([line])
         if judged.words and options.png is not None:
-            shown.append(judged)
+            fits = len(shown) < DRAWN_LINES and len(judged.words) <= DRAWN_WORDS
+            shown += [judged] if fits else []
+            left_out += not fits
         answer = f"{judged.language}\t{judged.probability:.4f}\t" if judged.words else ""
         if console.is_terminal:
             console.print(Text(answer) + coloured(line, judged))
         else:
             print(f"{answer}{line}\t{most_looked_at(judged)}" if judged.words else line)
+    if left_out:
+        print(
+            f"warning: {left_out} lines are not drawn: a figure has at most {DRAWN_LINES} lines of "
+            f"at most {DRAWN_WORDS} words.",
+            file=sys.stderr,
+        )
     if shown:
         figure = draw_lines(
             [(judged.words, judged.weights) for judged in shown],

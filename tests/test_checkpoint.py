@@ -163,7 +163,11 @@ def test_training_does_not_go_on_from_what_could_not_be_loaded(
     torch.save(content | states | change, path)
     with pytest.raises(ValueError, match=message):
         check_resumable(
-            path, model=tiny_model("rnn"), tokenizer=tokenizer_bytes, languages=("en", "de")
+            path,
+            model=tiny_model("rnn"),
+            options={},
+            tokenizer=tokenizer_bytes,
+            languages=("en", "de"),
         )
 
 

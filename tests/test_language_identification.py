@@ -352,6 +352,14 @@ def test_the_program_says_language_probability_and_what_it_looked_at(
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_figure_says_what_it_leaves_out(program, model_file, monkeypatch, capsys, tmp_path):
+    picture = tmp_path / "new" / "a.png"
+    text = "Peter\n" * 21 + "dog " * 41 + "\n"
+    assert classify(program, model_file, text, monkeypatch, f"--png={picture}") == 0
+    assert capsys.readouterr().err.startswith("warning: 2 lines are not drawn")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
 def test_the_word_looked_at_most_is_the_brightest(program):
     line = "a  dog a"
     text = program.coloured(line, Judgement("en", 1.0, ("a", "dog", "a"), (0.2, 0.6, 0.2)))

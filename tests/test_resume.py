@@ -230,6 +230,16 @@ def test_the_checkpoint_of_another_model_is_refused(build, uninterrupted, tmp_pa
         build(tmp_path, option, f"ckpt_path={path}").fit()
 
 
+@pytest.mark.parametrize(
+    ("option", "before"), [("encoder_attention=local", "full"), ("positions=sinusoidal", "rope")]
+)
+def test_an_option_without_weights_cannot_change(build, uninterrupted, tmp_path, option, before):
+    path = uninterrupted.checkpoints / "last.ckpt"
+    name, _, now = option.partition("=")
+    with pytest.raises(ValueError, match=rf"has model\.{name}={before} and this run {now}: resume"):
+        build(tmp_path, f"model.{option}", f"ckpt_path={path}").fit()
+
+
 def test_a_damaged_checkpoint_is_refused(build, uninterrupted, tmp_path):
     whole = (uninterrupted.checkpoints / "last.ckpt").read_bytes()
     (tmp_path / "cut.ckpt").write_bytes(whole[: len(whole) // 2])

@@ -96,6 +96,7 @@ def fit(
         check_resumable(
             resume_from,
             model=module.model,
+            options=module.hparams["model"],
             tokenizer=module.tokenizer.model,
             languages=(config.data.source_lang, config.data.target_lang),
         )
