@@ -70,6 +70,7 @@ def test_a_moved_run_needs_no_training_data(best, tmp_path):
         for path in (*data.train, data.cache_dir, run):
             hidden = Path(path).with_name(f"hidden-{Path(path).name}")
             stack.callback(Path(path).rename(hidden).rename, path)
+        stack.callback(shutil.rmtree, data.cache_dir)  # a new one, for the text of the test set
         evaluate(f"checkpoint={moved}/checkpoints/best.ckpt", f"output={tmp_path}", "device=cpu")
     assert metrics(tmp_path)["test"]["bleu"] == metrics(run)["test"]["bleu"]
 

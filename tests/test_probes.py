@@ -143,8 +143,7 @@ def test_only_short_single_sentences_are_joined(attending):
     [(("en", "zh"), ("a b c", "abc")), (("ja", "de"), ("abc", "a b c"))],
 )
 def test_languages_without_spaces_are_joined_without_one(languages, joined):
-    corpus = SimpleNamespace(source_lang=languages[0], target_lang=languages[1])
-    data = SimpleNamespace(corpus=corpus)
+    data = SimpleNamespace(source_lang=languages[0], target_lang=languages[1])
     run = TrainedRun(translator=None, data=data, batch_tokens=1, joined_sizes=[1])
     assert (run.join_sources(["a", "b", "c"]), run.join_targets(["a", "b", "c"])) == joined
 
