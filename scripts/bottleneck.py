@@ -3,20 +3,25 @@
     python scripts/bottleneck.py                                   # built-in corpus, one seed
     python scripts/bottleneck.py --seeds 1,2,3 --slots 1,2,4,8 --updates 2400 --rnn-budgets 2,4
     python scripts/bottleneck.py --experiment multi30k_joined --split test_joined data.directory=DIR
+    python scripts/bottleneck.py --jobs 2 --set transformer optimizer.lr=4e-3 threads=1
 
 Further arguments are options of train.py, the same for every run. Each run has its own folder
 below OUTPUT/runs; a finished one is kept, an interrupted one continues from its last.ckpt, so the
-same command can be given again until all is done. The comparison is written to OUTPUT/report.
+same command can be given again until all is done, with more seeds or models too. The comparison
+is written to OUTPUT/report.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,9 +29,9 @@ if __name__ == "bottleneck":  # pandas, which looks for a library of this name b
     raise ImportError("scripts/bottleneck.py is a program, not the library bottleneck")
 
 from nmt.cli.compare import main as compare
-from nmt.cli.probe import main as probe
 
 TRAIN = Path(__file__).resolve().parents[1] / "train.py"
+PROBE = Path(__file__).resolve().with_name("probe.py")
 MODELS = ("rnn", "bahdanau", "transformer")
 
 
@@ -36,7 +41,7 @@ class PlannedRun:
 
     Attributes:
         name: Of its folder.
-        options: Of train.py, beside those of the whole experiment.
+        options: Of train.py.
     """
 
     name: str
@@ -47,15 +52,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs what is not done yet; returns the exit status."""
     parser = _parser()
     options = parser.parse_args(argv)
-    if any(option.startswith(("seed=", "model=", "hydra.")) for option in options.options):
+    every_option = [*options.options, *(option for _, option in options.set)]
+    if any(option.startswith(("seed=", "model=", "hydra.")) for option in every_option):
         parser.error("seed, model and folders belong to the plan: use --seeds, --models, --output")
     if options.rnn_budgets and options.updates is None:
         parser.error("--rnn-budgets are multiples of --updates, which is missing")
+    if options.jobs < 1:
+        parser.error(f"--jobs is {options.jobs}; at least one training has to run")
+    if unknown := {model for model, _ in options.set} - {*MODELS, *options.models}:
+        parser.error(f"--set {min(unknown)}: no such model; one of {', '.join(MODELS)}")
     runs = options.output / "runs"
     runs.mkdir(parents=True, exist_ok=True)
-    if not _same_options(
-        options.output / "options.json", [options.experiment, options.updates, *options.options]
-    ):
+    if not _same_options(options):
         print(
             f"bottleneck: error: {options.output} holds runs made with other options (see its "
             "options.json): give another --output.",
@@ -71,14 +79,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, runs: Path) -> int:
     plan = list(_plan(options))
-    for number, run in enumerate(plan, 1):
-        print(f"bottleneck: run {number} of {len(plan)}: {run.name}", file=sys.stderr, flush=True)
-        if status := _train(runs / run.name, [*run.options, *options.options]):
-            return status
-    folders = [str(runs / run.name) for run in plan]
-    if status := probe(folders):
+    programs = _Programs()
+
+    def finish(numbered: tuple[int, PlannedRun]) -> int:
+        number, run = numbered
+        log = runs / f"{run.name}.log" if options.jobs > 1 else None
+        if not programs.stopped:
+            print(f"bottleneck: run {number} of {len(plan)}: {run.name}", file=sys.stderr)
+        return _finish(programs, runs / run.name, run.options, log)
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        try:
+            status = max(pool.map(finish, enumerate(plan, 1)), key=abs)
+        except (SystemExit, KeyboardInterrupt):
+            programs.stop()
+            raise
+    if status:
         return status
     report = str(options.output / "report")
+    folders = [str(runs / run.name) for run in plan]
     return compare([*folders, "--split", options.split, "--output", report])
 
 
@@ -98,6 +117,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--rnn-budgets", type=_numbers, default=[], metavar="F,...",
         help="further budgets of the rnn, in multiples of the others'")  # fmt: skip
     add("--updates", type=int, metavar="N", help="budget of a run (default: as train.py)")
+    add("--jobs", type=int, default=1, metavar="N", help="trainings side by side, each with its "
+        "output in OUTPUT/runs/NAME.log; add threads=... to share the cores")  # fmt: skip
+    add("--set", nargs=2, action="append", default=[], metavar=("MODEL", "OPTION"),
+        help="an option of train.py for all runs of one model; may be repeated")  # fmt: skip
     add("--experiment", metavar="NAME", help="take conf/experiment/NAME_MODEL.yaml for each model")
     add("--split", default="test", metavar="NAME", help="test set of the comparison")
     add("--output", type=Path, default=Path("outputs/bottleneck"), metavar="DIR")
@@ -122,7 +145,9 @@ def _plan(options: argparse.Namespace) -> Iterator[PlannedRun]:
                 f"experiment={options.experiment}_{model}" if options.experiment else
                 f"model={model}"
             )  # fmt: skip
-            base = (chosen, f"seed={seed}", *updates)
+            own = [option for name, option in options.set if name == model]
+            always = (chosen, f"seed={seed}", *options.options, *own)
+            base = (*always, *updates)
             yield PlannedRun(f"{model}-seed{seed}", base)
             if model in options.slot_models:
                 for slots in options.slots:
@@ -132,35 +157,76 @@ def _plan(options: argparse.Namespace) -> Iterator[PlannedRun]:
             if model == "rnn":
                 for factor in options.rnn_budgets:
                     longer = f"trainer.max_steps={factor * options.updates}"
-                    yield PlannedRun(
-                        f"rnn-budget{factor}-seed{seed}", (chosen, f"seed={seed}", longer)
-                    )
+                    yield PlannedRun(f"rnn-budget{factor}-seed{seed}", (*always, longer))
 
 
-def _train(folder: Path, options: Sequence[str]) -> int:
-    """Trains, or goes on; does nothing where the run is finished. Returns the exit status."""
-    if (folder / "metrics.json").is_file():
+class _Programs:
+    """Starts programs, from several threads; once one has failed or all are stopped, no more."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+
+    def call(self, arguments: Sequence[str], log: Path | None) -> int:
+        """Returns the exit status, 0 for what is not started any more."""
+        with contextlib.ExitStack() as stack:
+            file = None if log is None else stack.enter_context(log.open("ab"))
+            with self._lock:
+                if self.stopped:
+                    return 0
+                program = subprocess.Popen([sys.executable, *arguments], stdout=file, stderr=file)
+                self._running.add(program)
+            status = program.wait()
+            with self._lock:
+                self._running.remove(program)
+                if status and not self.stopped:
+                    self.stopped = True
+                    _say_what_failed(arguments, status, log)
+        return status
+
+    def stop(self) -> None:
+        """Stops all; a training writes a checkpoint to go on from."""
+        with self._lock:
+            self.stopped = True
+            for program in self._running:
+                program.terminate()
+
+
+def _say_what_failed(arguments: Sequence[str], status: int, log: Path | None) -> None:
+    shown = "" if log is None else f"; its output is in {log}"
+    command = " ".join(arguments)
+    print(f"bottleneck: error: {command} ended with {status}{shown}.", file=sys.stderr)
+
+
+def _finish(programs: _Programs, folder: Path, options: Sequence[str], log: Path | None) -> int:
+    """Trains, or goes on, and measures what was not measured. Returns the exit status."""
+    finished = folder / "metrics.json"
+    if not finished.is_file():
+        last = folder / "checkpoints" / "last.ckpt"
+        resume = [f"ckpt_path='{last}'"] if last.is_file() else [f"hydra.run.dir='{folder}'"]
+        if status := programs.call([str(TRAIN), *options, *resume], log):
+            return status
+        if not finished.is_file():
+            return int(not programs.stopped)
+    if (folder / "probes" / "probes.json").is_file():
         return 0
-    last = folder / "checkpoints" / "last.ckpt"
-    resume = [f"ckpt_path='{last}'"] if last.is_file() else [f"hydra.run.dir='{folder}'"]
-    with subprocess.Popen([sys.executable, str(TRAIN), *options, *resume]) as training:
-        try:
-            status = training.wait()
-        except SystemExit:
-            training.terminate()  # which writes a checkpoint to go on from
-            raise
-    return status or int(not (folder / "metrics.json").is_file())
+    threads = [f"--{option}" for option in options if option.startswith("threads=")]
+    return programs.call([str(PROBE), str(folder), *threads], log)
 
 
 def _exit_on_sigterm(number: int, _: object) -> None:
     sys.exit(128 + number)
 
 
-def _same_options(path: Path, options: Sequence[str | int | None]) -> bool:
+def _same_options(options: argparse.Namespace) -> bool:
     """Says whether the runs here were made with these options; notes them for the first ones."""
+    path = options.output / "options.json"
+    chosen = [options.experiment, options.updates, *options.options]
+    own = sorted(f"{model}: {option}" for model, option in options.set)
     if path.is_file() and any(path.parent.glob("runs/*/checkpoints/*.ckpt")):
-        return bool(json.loads(path.read_text(encoding="utf-8")) == list(options))
-    path.write_text(json.dumps(list(options)) + "\n", encoding="utf-8")
+        return bool(json.loads(path.read_text(encoding="utf-8")) == [*chosen, *own])
+    path.write_text(json.dumps([*chosen, *own]) + "\n", encoding="utf-8")
     return True
 
 
