@@ -36,7 +36,9 @@ def read_weights_file(path: Path, kind: FileKind) -> dict[str, Any]:
     """
     if not path.is_file():
         fault = "is a directory" if path.is_dir() else "does not exist"
-        raise ValueError(f"{kind.name} {path} {fault}: give the path of a {kind.suffix} file.")
+        best = path / "checkpoints" / f"best{kind.suffix}"  # in the folder of a run
+        wanted = str(best) if best.is_file() else f"the path of a {kind.suffix} file"
+        raise ValueError(f"{kind.name} {path} {fault}: give {wanted}.")
     if not zipfile.is_zipfile(path):
         raise ValueError(
             f"{path} ({path.stat().st_size} bytes) is no {kind.name} or is cut short: "

@@ -133,7 +133,11 @@ def test_a_file_that_is_cut_short_is_refused(content, path, share):
 
 def test_what_is_no_checkpoint_is_refused(path, tmp_path):
     assert "does not exist" in refusal(path)
-    assert "is a directory" in refusal(tmp_path)
+    assert "is a directory: give the path of a .ckpt file." in refusal(tmp_path)
+    best = tmp_path / "checkpoints" / "best.ckpt"
+    best.parent.mkdir()
+    best.touch()
+    assert f"is a directory: give {best}." in refusal(tmp_path)
     path.write_text("Ein Hund rennt.\n" * 100, encoding="utf-8")
     assert "no checkpoint" in refusal(path)
     assert "holds a list" in refusal(path, [1, 2])

@@ -52,6 +52,12 @@ def test_the_part_changes_with_the_epoch_and_the_seed_only(lengths):
     assert len({frozenset(seen.items()) for seen in [*first, other]}) == 4
 
 
+def test_a_corpus_of_the_smallest_weight_is_still_in_every_epoch():
+    shares = [Share(5, 1.0), Share(5, 1e-9)]
+    weighted = WeightedPairs(np.full(10, 3), shares, seed=1)
+    assert [sum(weighted.rows(epoch) >= 5) for epoch in range(3)] == [1, 1, 1]
+
+
 def test_every_pair_of_a_part_has_the_same_chance():
     weighted = WeightedPairs(np.array([2, 3, 3, 3, 5, 5, 7, 11, 13, 40]), [Share(10, 0.3)], seed=1)
     seen = Counter(row for epoch in range(2000) for row in weighted.rows(epoch).tolist())

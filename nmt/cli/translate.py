@@ -32,6 +32,7 @@ import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from nmt.cli.files import open_bytes, open_input, open_output
@@ -119,6 +120,10 @@ def _translator(options: argparse.Namespace) -> Translator | ExportedTranslator:
         from nmt.cli.exported import open_exported
 
         return open_exported(options, parser())
+    if Path(options.checkpoint, "model.bin").is_file():
+        raise ValueError(
+            f"{options.checkpoint} is a model for CTranslate2: add --engine ctranslate2."
+        )
     from nmt.translator import Translator
 
     return Translator.from_checkpoint(

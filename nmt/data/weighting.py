@@ -28,7 +28,8 @@ class WeightedPairs:
     """The pairs of each epoch: 2.5 of a corpus are all pairs twice and a random half once more.
 
     The part is drawn anew in each epoch, as many pairs of each length as it has a share of: each
-    pair has the same chance, and every epoch has nearly the same lengths.
+    pair has the same chance, and every epoch has nearly the same lengths. Every corpus gives at
+    least one pair.
 
     Attributes:
         longest: (rows,) ascending; in no epoch is the i-th shortest pair longer than `longest[i]`.
@@ -64,7 +65,7 @@ class _Corpus:
     def __init__(self, longer: Integers, start: int, weight: float) -> None:
         num_pairs = len(longer)
         self._longer, self._start = longer, start
-        self._times, self._part = divmod(round(weight * num_pairs), num_pairs)
+        self._times, self._part = divmod(max(1, round(weight * num_pairs)), num_pairs)
 
     def rows(self, random: np.random.Generator) -> Integers:
         num_pairs = len(self._longer)
