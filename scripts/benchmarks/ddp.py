@@ -69,6 +69,7 @@ def _rate(folder: Path, devices: int, arguments: argparse.Namespace) -> float:
         *(f"trainer.max_steps={arguments.updates}", f"trainer.log_every_n_steps={LOG_EVERY}"),
         *("num_validations=1", "trainer.limit_val_batches=1", f"threads={arguments.threads}"),
         *("+trainer.enable_progress_bar=false", "~callbacks.progress", "decoding=greedy"),
+        "decoding.max_length=1",  # what is translated after training is not measured
         f"hydra.run.dir={folder}",
         *arguments.options,
     ]
