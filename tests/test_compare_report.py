@@ -240,6 +240,15 @@ def test_a_baseline_that_fails_short_inputs_is_called_under_trained(tmp_path):
     assert "Under-training is not excluded: rnn reaches" in text
 
 
+def test_a_longer_trained_baseline_that_has_learnt_short_inputs_is_named_beside_it(tmp_path):
+    write_run(tmp_path / "a", wrong(0.1))
+    write_run(tmp_path / "b", wrong(0.0), updates=400)
+    write_run(tmp_path / "c", wrong(0), model_name="bahdanau")
+    text = text_of(compare([tmp_path]), tmp_path / "out")
+    assert "Under-training is not excluded" not in text
+    assert "But rnn, max_steps=400 passes the mark and has 100.0 at" in text
+
+
 def test_other_budgets_of_the_baseline_stand_beside_the_primary_statistic(tmp_path):
     write_run(tmp_path / "a", wrong(0.0), updates=400)
     write_run(tmp_path / "b", wrong(0.05))
