@@ -168,7 +168,7 @@ def _primary_sentences(results: Results, primary: Mapping[str, Any]) -> list[str
 
 
 def _under_training(results: Results, baseline: str, long: str) -> str:
-    """Says what a baseline that has not learnt short inputs leaves open, and who has learnt them."""
+    """Says what a baseline that fails short inputs leaves open, and which other one learnt them."""
     table = results["splits"][results["split"]]["systems"]
     first = table[baseline]["buckets"][0]
     mark = (
