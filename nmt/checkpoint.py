@@ -121,7 +121,7 @@ def check_resumable(
     options: Mapping[str, Any],
     tokenizer: bytes,
     languages: tuple[str, str],
-) -> None:
+) -> int:
     """Refuses to continue the training of a model with the checkpoint of another.
 
     Args:
@@ -131,6 +131,9 @@ def check_resumable(
             change.
         tokenizer: The SentencePiece model of this run.
         languages: Source and target of this run.
+
+    Returns:
+        The updates done when the checkpoint was written.
 
     Raises:
         ValueError: As `load_checkpoint`, or something is not as in the checkpoint.
@@ -159,6 +162,8 @@ def check_resumable(
                 f"checkpoint {path} has model.{name}={value} and this run {options[name]}: "
                 f"resume with model.{name}={value}."
             )
+    updates: int = content["global_step"]
+    return updates
 
 
 def build(

@@ -39,7 +39,12 @@ def read_weights_file(path: Path, kind: FileKind) -> dict[str, Any]:
         best = path / "checkpoints" / f"best{kind.suffix}"  # in the folder of a run
         wanted = str(best) if best.is_file() else f"the path of a {kind.suffix} file"
         raise ValueError(f"{kind.name} {path} {fault}: give {wanted}.")
-    if not zipfile.is_zipfile(path):
+    try:
+        with path.open("rb") as file:
+            is_whole = zipfile.is_zipfile(file)
+    except OSError as error:
+        raise ValueError(f"{kind.name} {path} cannot be read: {error.strerror}.") from error
+    if not is_whole:
         raise ValueError(
             f"{path} ({path.stat().st_size} bytes) is no {kind.name} or is cut short: "
             f"{_advice(path, kind)}."

@@ -1,6 +1,6 @@
 """Measures this package, one subcommand for each question; see `--help` of each.
 
-Every comparison runs its sides in turn within one process, so that a busy machine hits all alike.
+Sides that are compared take turns, round by round, so that a busy machine hits all alike.
 """
 
 import argparse
@@ -35,6 +35,8 @@ def main() -> None:
         subparser.add_argument("--threads", type=int, default=1, help="of torch (%(default)s)")
         subparser.add_argument("--output", type=Path, help="JSON file for the figures")
     arguments = parser.parse_args()
+    if arguments.output is not None:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)  # before the work
     try:
         check_at_least("threads", arguments.threads, 1)
         torch.set_num_threads(arguments.threads)

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 if __name__ == "bottleneck":  # pandas, which looks for a library of this name beside the script
     raise ImportError("scripts/bottleneck.py is a program, not the library bottleneck")
@@ -51,7 +52,7 @@ class PlannedRun:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs what is not done yet; returns the exit status."""
     parser = _parser()
-    options = parser.parse_args(argv)
+    options = parser.parse_intermixed_args(argv)  # options of train.py may stand anywhere
     every_option = [*options.options, *(option for _, option in options.set)]
     if any(option.startswith(("seed=", "model=", "hydra.")) for option in every_option):
         parser.error("seed, model and folders belong to the plan: use --seeds, --models, --output")
@@ -220,13 +221,19 @@ def _exit_on_sigterm(number: int, _: object) -> None:
 
 
 def _same_options(options: argparse.Namespace) -> bool:
-    """Says whether the runs here were made with these options; notes them for the first ones."""
+    """Says whether the runs here were made with these options; notes those of new models."""
     path = options.output / "options.json"
-    chosen = [options.experiment, options.updates, *options.options]
-    own = sorted(f"{model}: {option}" for model, option in options.set)
+    noted: dict[str, Any] = {}
     if path.is_file() and any(path.parent.glob("runs/*/checkpoints/*.ckpt")):
-        return bool(json.loads(path.read_text(encoding="utf-8")) == [*chosen, *own])
-    path.write_text(json.dumps([*chosen, *own]) + "\n", encoding="utf-8")
+        noted = json.loads(path.read_text(encoding="utf-8"))
+    shared = [options.experiment, options.updates, *options.options]
+    chosen = {
+        model: [*shared, *(option for name, option in options.set if name == model)]
+        for model in options.models
+    }
+    if any(noted.get(model, own) != own for model, own in chosen.items()):
+        return False
+    path.write_text(json.dumps(noted | chosen, indent=2) + "\n", encoding="utf-8")
     return True
 
 

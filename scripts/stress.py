@@ -23,7 +23,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 from survival.end_state import differences
-from survival.kills import Kill, kill_at, plan_kills, start
+from survival.kills import Kill, kill_at, killed_in_the_end, plan_kills, start
 from survival.phase import Phase
 
 TRAIN = Path(__file__).parents[1] / "train.py"
@@ -65,7 +65,8 @@ class Stress:
         run, deaths = self.folder / "disturbed", []
         for kill in kills:
             (run / "phase").unlink(missing_ok=True)
-            phase = kill_at(self._start(run), kill, run / "phase")
+            with killed_in_the_end(self._start(run)) as process:
+                phase = kill_at(process, kill, run / "phase")
             if phase is not None:
                 deaths.append((kill, phase))
                 print(f"kill {len(deaths)}: {phase.name}, update {phase.update}", flush=True)
@@ -73,7 +74,8 @@ class Stress:
         return run, deaths
 
     def _finish(self, run: Path) -> None:
-        code = self._start(run).wait()
+        with killed_in_the_end(self._start(run)) as process:
+            code = process.wait()
         if code != 0:
             log = (self.folder / f"{run.name}.log").read_text(encoding="utf-8", errors="replace")
             raise ValueError(f"train.py ended with status {code}:\n{log[-3000:]}")

@@ -69,6 +69,7 @@ def test_training_is_measured_beside_the_options_asked_for(benchmarks, tmp_path,
             *("--against", "+optimizer.fused=true"),
             *corpus_options(tmp_path / "text"),
             *model_options("rnn")[1:],
+            "data.num_workers=1",
         ]
     )
     arguments.threads = 1

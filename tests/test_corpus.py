@@ -366,3 +366,22 @@ def test_documents_beside_the_text_become_columns(tmp_path):
     write(tmp_path / "test.documents.tsv.gz", "a\tman\tsentence\n")
     with pytest.raises(ValueError, match="has 1 lines for the 3 pairs of test"):
         load(tmp_path, directory=str(tmp_path))
+
+
+def test_lower_casing_keeps_other_columns_as_they_are_now(tmp_path):
+    write_splits(tmp_path)
+    for name in ("Man", "Kde"):
+        write(tmp_path / "test.documents.tsv.gz", f"{name}\tman\tsentence\n" * 3)
+        test = load(tmp_path, directory=str(tmp_path), lowercase=True)["test"]
+        assert test["document"][:] == [name] * 3
+        assert test["source"][:] == [text.lower() for text in test["source"]]
+
+
+def test_large_strings_are_lower_cased(tmp_path):
+    from nmt.data.text import Text, lowercased
+
+    columns = {side: pyarrow.array([text], "large_string") for side, text in
+               (("source", "Ein HUND"), ("target", "A DOG"))}  # fmt: skip
+    text = Text(datasets.Dataset(pyarrow.table(columns)), "key")
+    lower = lowercased(text, cache_dir=tmp_path).dataset
+    assert (lower["source"][0], lower["target"][0]) == ("ein hund", "a dog")

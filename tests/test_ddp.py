@@ -109,6 +109,7 @@ def test_an_odd_number_of_batches_ends_every_epoch_on_both_ranks(ranks):  # (cas
     for epoch in zip(few[0]["seen"], few[1]["seen"], strict=True):
         assert set(flat(epoch)) == set(range(13))
     assert [rank["updates"] for rank in few] == [3 * few[0]["length"]] * 2
+    assert all(rank["warned"] for rank in few)
 
 
 def test_the_ranks_see_another_order_in_each_epoch(ranks):  # (case 62)
@@ -119,7 +120,7 @@ def test_the_ranks_see_another_order_in_each_epoch(ranks):  # (case 62)
 def test_there_is_one_set_of_files_and_one_best(ranks):  # (case 65)
     for rank in ranks:
         result = rank["train_with_sgd"]
-        assert result["files"] == ["best.ckpt", "last.ckpt", "metrics.csv"]
+        assert result["files"] == ["best.ckpt", "config.yaml", "last.ckpt", "metrics.csv"]
         assert result["best"] == "best.ckpt"
         assert result["best_score"] == result["metrics"]["valid_bleu"]
     for name in ("loss", "valid_loss", "valid_bleu"):

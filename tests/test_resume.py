@@ -220,6 +220,56 @@ def test_a_log_that_a_crash_cut_short_is_continued(build, tmp_path):
     assert [int(row["step"]) for row in longer.log if row["lr"]] == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("option", ["data.token_budget=70", "optimizer._target_=torch.optim.Adam"])
+def test_a_refused_resume_changes_no_file(build, tmp_path, option):
+    run = build(tmp_path, max_steps=5)
+    run.fit()
+    files = ("config.yaml", "metrics.csv", "checkpoints/last.ckpt", "checkpoints/best.ckpt")
+    before = [(tmp_path / name).read_bytes() for name in files]
+    with pytest.raises(ValueError, match="resume with the"):
+        build(tmp_path, option, f"ckpt_path={run.checkpoints / 'last.ckpt'}").fit()
+    assert [(tmp_path / name).read_bytes() for name in files] == before
+    assert not (tmp_path / "metrics.csv.before").exists()
+
+
+def test_a_log_is_whole_after_a_resume_that_was_killed_while_it_began(build, tmp_path):
+    run = build(tmp_path, max_steps=5)
+    run.fit()
+    whole = rows(run)
+    log = tmp_path / "metrics.csv"
+    log.rename(tmp_path / "metrics.csv.before")
+    log.write_text("epoch,step\n", encoding="utf-8")  # what the new process had written
+    again = build(tmp_path, f"ckpt_path={run.checkpoints / 'last.ckpt'}", max_steps=6)
+    again.fit()
+    assert rows(again)[: len(whole)] == whole
+    assert not (tmp_path / "metrics.csv.before").exists()
+
+
+def test_a_signal_after_the_last_save_ends_the_program(tmp_path):
+    told = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: told.append(number))
+    try:
+        last = LastCheckpoint(str(tmp_path), every_n_updates=1)
+        last._signals.listen()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert told == []  # noted, to be granted between two updates
+        last.on_train_end(None, None)
+        assert told == [signal.SIGUSR1]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_the_last_update_is_validated_whatever_is_accumulated(text, tmp_path):
+    run = make_run(
+        *corpus_options(text),
+        *model_options("rnn"),
+        *trainer_options(tmp_path, max_steps=9, accumulate_grad_batches=3),
+        "num_validations=3",
+    )
+    run.fit()
+    assert [int(row["step"]) for row in run.log if row["valid_bleu"]] == [3, 6, 9]
+
+
 @pytest.mark.parametrize(
     ("option", "other"),
     [("model.feed_forward=23", "model"), ("data.tokenizer.model_type=bpe", "tokenizer")],

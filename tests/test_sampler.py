@@ -139,6 +139,24 @@ def test_other_numbers_of_ranks_get_equal_shares_without_repetition(
     assert sorted(flat(flat(ranks))) == list(range(29_009))
 
 
+@pytest.mark.parametrize(("world", "accumulate"), [(1, 3), (1, 16), (2, 5)])
+def test_an_epoch_ends_with_an_update(caption_lengths, as_rank, world, accumulate):
+    sampler = TokenBatchSampler(*caption_lengths, token_budget=1024, accumulate=accumulate)
+    as_rank(0, world)
+    assert len(sampler) % accumulate == 0
+    assert len(list(sampler)) == len(sampler)
+
+
+def test_accumulated_batches_are_those_of_as_many_ranks(caption_lengths, as_rank):
+    one = list(TokenBatchSampler(*caption_lengths, token_budget=1024, accumulate=3))
+    sampler = TokenBatchSampler(*caption_lengths, token_budget=1024)
+    ranks = []
+    for rank in range(3):
+        as_rank(rank, 3)
+        ranks.append(list(sampler))
+    assert one == flat(zip(*ranks, strict=True))
+
+
 def test_thirteen_pairs_give_two_ranks_equally_many_batches(as_rank):
     """(case 63)"""
     sampler = TokenBatchSampler(range(1, 14), range(1, 14), token_budget=14)

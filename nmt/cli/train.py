@@ -45,8 +45,6 @@ def main(config: DictConfig) -> None:
     data = instantiate(config.data)
     data.prepare_data()
     module = build_module(config, data)
-    if trainer.is_global_zero:
-        OmegaConf.save(config, f"{config.run_dir}/config.yaml", resolve=True)
     best = fit(config, data, module, trainer)
     if trainer.is_global_zero:
         write_results(config, data, module, best)

@@ -95,11 +95,12 @@ class CorpusOptions:
         given = [keys for keys, present in origins.items() if present]
         if not given:
             stem = self.directory_splits.get("train", "train")
+            alone = where == "data"
             raise ValueError(
-                f"data={self.name} needs local files; set {where}.directory=DIR to the folder with "
-                f"{stem}.{self.source_lang}[.gz], {stem}.{self.target_lang}[.gz] and so on, or "
-                f"{where}.train, {where}.valid and {where}.test to files; or data.corpora to "
-                "several corpora."
+                f"{f'data={self.name}' if alone else where} needs local files; set "
+                f"{where}.directory=DIR to the folder with {stem}.{self.source_lang}[.gz], "
+                f"{stem}.{self.target_lang}[.gz] and so on, or {where}.train, {where}.valid and "
+                f"{where}.test to files{'; or data.corpora to several corpora' if alone else ''}."
             )
         if len(given) > 1:
             raise ValueError(
@@ -199,7 +200,7 @@ def _readers(options: CorpusOptions, cache_dir: Path) -> Mapping[str, Reader]:
 
         splits = load_grammar(options.grammar, options.languages, cache_dir=cache_dir)
     else:
-        splits = load_hub(_hub_options(options), options.languages)
+        splits = load_hub(_hub_options(options), options.languages, where=options.where)
     return {name: partial(_with_key, dataset) for name, dataset in splits.items()}
 
 

@@ -264,6 +264,7 @@ class TranslationDataModule(pl.LightningDataModule):
             seed=self._seed,
             groups=None if joined is None else joined.groups,
             shares=self._text.shares if self._mixed else None,
+            accumulate=self.trainer.accumulate_grad_batches if self.trainer else 1,
         )
         return TrainLoader(
             pairs,

@@ -34,20 +34,26 @@ class HubOptions:
     config: str | None = None
 
 
-def load_hub(options: HubOptions, languages: Languages) -> dict[str, Dataset]:
+def load_hub(options: HubOptions, languages: Languages, *, where: str) -> dict[str, Dataset]:
     """Returns the splits with columns source and target; missing values are empty texts.
 
     Data sets are plain parquet or JSON; code of a data set is never run.
+
+    Args:
+        options: Where it is on the hub.
+        languages: Which column is source and which target.
+        where: What the options of the corpus are called in the configuration.
 
     Raises:
         ValueError: The hub does not answer within seconds, or the set is not as described.
     """
     local = Path(options.path).is_dir()
     if not local and not huggingface_hub.constants.HF_HUB_OFFLINE:
-        _check_that_hub_answers(options)
+        _check_that_hub_answers(options, where)
     loaded = {}
     for name, expression in options.splits.items():
-        dataset = _load_split(options, expression, revision=None if local else options.revision)
+        revision = None if local else options.revision
+        dataset = _load_split(options, expression, revision=revision, where=where)
         loaded[name] = select_sides(dataset, languages, where=f"{options.path} ({name})")
     return loaded
 
@@ -74,7 +80,7 @@ def select_sides(dataset: Dataset, languages: Languages, *, where: str) -> Datas
     return dataset
 
 
-def _check_that_hub_answers(options: HubOptions) -> None:
+def _check_that_hub_answers(options: HubOptions, where: str) -> None:
     """Asks once, since `datasets` retries for minutes."""
     try:
         huggingface_hub.HfApi().dataset_info(
@@ -83,13 +89,15 @@ def _check_that_hub_answers(options: HubOptions) -> None:
     except HfHubHTTPError as error:
         raise ValueError(
             f"The hub refuses the data set {options.path} at revision {options.revision} "
-            f"({_first_line(error)}); check data.hub.path and data.hub.revision."
+            f"({_first_line(error)}); check {where}.hub.path and {where}.hub.revision."
         ) from error
     except Exception as error:  # which one depends on the HTTP library and the proxy
-        raise ValueError(_unreachable(options, _first_line(error))) from error
+        raise ValueError(_unreachable(options, _first_line(error), where)) from error
 
 
-def _load_split(options: HubOptions, expression: str, *, revision: str | None) -> Dataset:
+def _load_split(
+    options: HubOptions, expression: str, *, revision: str | None, where: str
+) -> Dataset:
     try:
         builder = datasets.load_dataset_builder(options.path, options.config, revision=revision)
         if builder.name not in _FORMATS:
@@ -98,7 +106,7 @@ def _load_split(options: HubOptions, expression: str, *, revision: str | None) -
             options.path, options.config, revision=revision, split=expression
         )
     except ConnectionError as error:
-        raise ValueError(_unreachable(options, _first_line(error))) from error
+        raise ValueError(_unreachable(options, _first_line(error), where)) from error
     except (RuntimeError, ValueError, OSError, datasets.exceptions.DatasetsError) as error:
         raise ValueError(
             f"The data set {options.path} (config {options.config}, split {expression}) cannot be "
@@ -106,11 +114,11 @@ def _load_split(options: HubOptions, expression: str, *, revision: str | None) -
         ) from error
 
 
-def _unreachable(options: HubOptions, reason: str) -> str:
+def _unreachable(options: HubOptions, reason: str, where: str) -> str:
     return (
         f"The data set {options.path} cannot be fetched from the hub ({reason}); give a local copy "
-        "with data.directory=DIR, use data=files or data=grammar, or set HF_HUB_OFFLINE=1 if it "
-        "was downloaded before."
+        f"with {where}.directory=DIR, use data=files or data=grammar, or set HF_HUB_OFFLINE=1 if "
+        "it was downloaded before."
     )
 
 

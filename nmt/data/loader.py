@@ -117,8 +117,8 @@ class TrainLoader(DataLoader[Batch]):
         if state["fingerprint"] != self.sampler.fingerprint:
             raise ValueError(
                 f"The checkpoint stopped at batch {state['batches']} of epoch {state['epoch']} of "
-                "other batches than these; resume with the data, token budget, seed and number "
-                "of devices it was trained with."
+                "other batches than these; resume with the data, token budget, seed, number of "
+                "devices and accumulated batches it was trained with."
             )
         self._position = self._resume_from = (state["epoch"], state["batches"])
         self.sampler.set_epoch(state["epoch"])

@@ -190,6 +190,7 @@ def tokenise(text: Text, tokenizer: Tokenizer, *, cache_dir: Path) -> list[Path]
 
 def _training_lines(dataset: Dataset, count: int) -> Iterator[str]:
     """Yields both sides of so many pairs, evenly spread; all of them more than once if need be."""
+    dataset = dataset.select_columns(["source", "target"])
     for start in range(0, count, _ROWS_AT_ONCE):
         places = np.arange(start, min(start + _ROWS_AT_ONCE, count))
         rows = dataset[places * len(dataset) // count]

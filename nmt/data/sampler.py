@@ -34,11 +34,12 @@ class TokenBatchSampler(Sampler[list[Row]]):
 
     In training the pairs are cut from a sort by (max(S, T), T, S) with ties shuffled, so that the
     number of batches depends on the lengths only. The largest batches are then split until
-    the count divides by eight and by the number of ranks, and the order of the batches is
-    shuffled, anew in each epoch. Every pair appears exactly once an epoch, or as often as the
-    weight of its corpus says (see `WeightedPairs`). Only where there are too
-    few pairs to give every rank as many batches (13 pairs of one batch each on two ranks) some
-    batches are repeated, with a warning that says how many: unequal ranks would hang.
+    the count divides by eight and by the batches of an update on all ranks, so that an epoch ends
+    with an update, and the order of the batches is shuffled, anew in each epoch. Every pair
+    appears exactly once an epoch, or as often as the weight of its corpus says (see
+    `WeightedPairs`). Only where there are too few pairs to give every rank as many batches (13
+    pairs of one batch each on two ranks) some batches are repeated, with a warning that says how
+    many: unequal ranks would hang.
 
     In evaluation (`shuffle=False`) the cut is the same, longest first and without rounding: ranks
     may get unequal numbers of batches, and nothing is dropped. Nothing is repeated either, but for
@@ -62,6 +63,7 @@ class TokenBatchSampler(Sampler[list[Row]]):
         shuffle: bool = True,
         groups: Callable[[int], Sequence[Sequence[int]]] | None = None,
         shares: Sequence[Share] | None = None,
+        accumulate: int = 1,
     ) -> None:
         """Sorts the lengths and cuts them.
 
@@ -75,6 +77,7 @@ class TokenBatchSampler(Sampler[list[Row]]):
                 above then are (see `JoinedPairs`); None joins none.
             shares: The corpora that the pairs are of, in training, and how often each is seen;
                 None sees each pair once.
+            accumulate: Batches of a rank that make one update.
 
         Raises:
             ValueError: There is no pair, the lengths differ in number, or the budget is below 1.
@@ -86,6 +89,7 @@ class TokenBatchSampler(Sampler[list[Row]]):
         self.token_budget = token_budget
         self.seed = seed
         self.shuffle = shuffle
+        self.accumulate = accumulate
         self._groups = groups
         self.epoch = 0
         self.start = 0
@@ -102,9 +106,11 @@ class TokenBatchSampler(Sampler[list[Row]]):
 
     @property
     def fingerprint(self) -> int:
-        """A number that changes with lengths, weights, budget, seed or the number of ranks."""
+        """A number that changes with what the batches of a rank depend on, but the epoch."""
         _, world = rank_and_world()
-        numbers = np.array([self.token_budget, self.seed, int(self.shuffle), world])
+        numbers = np.array(
+            [self.token_budget, self.seed, int(self.shuffle), world, self.accumulate]
+        )
         return zlib.crc32(numbers.tobytes(), self._checksum)
 
     def set_epoch(self, epoch: int) -> None:
@@ -148,9 +154,9 @@ class TokenBatchSampler(Sampler[list[Row]]):
         return pairs, ends, _repeat_to_share(order, world)
 
     def _num_batches(self, world: int) -> int:
-        """Returns how many batches every epoch has: as many for each rank where possible."""
+        """Returns how many batches every epoch has: whole updates where possible."""
         for divisor in (ROUND_TO, 4, 2, 1):
-            multiple = math.lcm(divisor, world)
+            multiple = math.lcm(divisor, world * self.accumulate)
             count = math.ceil(self._most_batches / multiple) * multiple
             if count <= self._most_rows:
                 return count

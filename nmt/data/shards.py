@@ -11,7 +11,8 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection, wait
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -64,71 +65,36 @@ def apart(work: Callable[[], Result], num_rows: int) -> Result:
 def _in_forks(
     work: Callable[[range], Result], tasks: Sequence[range], processes: int
 ) -> list[Result]:
-    context = multiprocessing.get_context("fork")  # nothing to send, nothing to import anew
-    results: dict[int, Any] = {}
-    forks, receivers = [], []
-    for number in range(processes):
-        receiver, sender = context.Pipe(duplex=False)
-        fork = context.Process(
-            target=_work_through,
-            args=(work, tasks, number, processes, os.getpid(), sender),
-            daemon=True,
-        )
-        fork.start()
-        sender.close()
-        forks.append(fork)
-        receivers.append(receiver)
+    pool = ProcessPoolExecutor(
+        processes,
+        mp_context=multiprocessing.get_context("fork"),  # nothing to send, nothing to import anew
+        initializer=_begin,
+        initargs=(work, os.getpid()),
+    )
     try:
-        while len(results) < len(tasks):
-            for ready in wait(receivers):
-                assert isinstance(ready, Connection)
-                task, result = ready.recv()
-                if isinstance(result, BaseException):
-                    raise result
-                results[task] = result
-                if task + processes >= len(tasks):  # its last one
-                    receivers.remove(ready)
-    except BaseException as error:
-        for fork in forks:
-            fork.terminate()
-        if isinstance(error, EOFError):
-            raise ValueError(
-                "A process that prepared data was ended by the system, mostly for want of memory: "
-                "free some and start again, what is finished is kept."
-            ) from None
-        raise
-    finally:
-        for fork in forks:
-            fork.join()
-    return [results[task] for task in range(len(tasks))]
+        with pool:
+            return list(pool.map(_do, tasks))
+    except BrokenProcessPool:
+        raise ValueError(
+            "A process that prepared data was ended by the system, mostly for want of memory: "
+            "free some and start again; earlier steps are kept."
+        ) from None
+    except ValueError as error:  # an answer to the user; the cause says where in the process
+        raise ValueError(str(error)) from error
 
 
-def _work_through(
-    work: Callable[[range], Any],
-    tasks: Sequence[range],
-    first: int,
-    step: int,
-    parent: int,
-    sender: Connection,
-) -> None:
-    """Does every `step`-th task."""
-    for task in range(first, len(tasks), step):
-        _end_with(parent)
-        try:
-            sender.send((task, work(tasks[task])))
-        except BrokenPipeError:
-            sys.exit(1)
-        except BaseException as error:
-            sender.send((task, error))
-            return
+_work: Callable[[range], Any]  # of this process, a fork
 
 
-def _end_with(parent: int) -> None:
-    """Lets this process not outlive the one that wants its results, and keep its locks.
-
-    On Linux the system sees to it at any moment; elsewhere it is asked for before each task.
-    """
+def _begin(work: Callable[[range], Any], parent: int) -> None:
+    """Lets this process not outlive the one that wants its results, where the system is Linux."""
+    global _work
+    _work = work
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def _do(rows: range) -> Any:
+    return _work(rows)

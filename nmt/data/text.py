@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 import xxhash
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 
 from nmt.data.cache import cached, key_of
 from nmt.data.files import Languages, Pairs, iterate_parallel
@@ -58,20 +58,21 @@ def text_of_files(files: Sequence[str | Path], languages: Languages, *, cache_di
 
 def lowercased(text: Text, *, cache_dir: Path) -> Text:
     """Returns the same with both sides in lower case; other columns are kept."""
-    rows = text.dataset.with_format("arrow")
-    schema = rows[:0].schema.remove_metadata()
+    sides = text.dataset.select_columns([*_SIDES])
 
-    def tables() -> Iterator[pyarrow.Table]:
-        for table in rows.iter(batch_size=_ROWS_AT_ONCE):
-            for side in _SIDES:
-                lower = pyarrow.array([cell.as_py().lower() for cell in table[side]], "string")
-                table = table.set_column(table.column_names.index(side), side, lower)
-            yield table
+    def pairs() -> Pairs:
+        for rows in sides.iter(batch_size=_ROWS_AT_ONCE):
+            for source, target in zip(rows["source"], rows["target"], strict=True):
+                yield source.lower(), target.lower()
 
     def make(folder: Path) -> None:
-        _write(tables(), folder / "text.arrow", schema)
+        _write(_tables(pairs()), folder / "text.arrow", _SCHEMA)
 
-    return _cached_text(cache_dir, key_of(_VERSION, "lowercase", text.key), make)
+    lower = _cached_text(cache_dir, key_of(_VERSION, "lowercase", text.key), make)
+    others = text.dataset.remove_columns([*_SIDES])  # which the key does not cover
+    if not others.column_names:
+        return lower
+    return Text(concatenate_datasets([lower.dataset, others], axis=1), lower.key)
 
 
 def content_key(dataset: Dataset) -> str:

@@ -23,6 +23,7 @@ def write_tokenised(dataset: Dataset, tokenizer: Tokenizer, path: Path) -> None:
     """Encodes the columns source and target into an Arrow file, ids without special tokens."""
     ids = pyarrow.list_(pyarrow.uint16() if tokenizer.vocab_size <= 2**16 else pyarrow.int32())
     schema = pyarrow.schema({"source_ids": ids, "target_ids": ids})
+    dataset = dataset.select_columns(["source", "target"])  # reading the others takes time
     with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_file(file, schema) as writer:
         for start in range(0, len(dataset), _ROWS_PER_CHUNK):
             rows = dataset[start : start + _ROWS_PER_CHUNK]

@@ -1,5 +1,6 @@
 """Callbacks of our own; all others are Lightning's."""
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,10 @@ class LastCheckpoint(Checkpoint):
         self._signals.listen()
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """From now on there is nothing to save."""
+        """From now on there is nothing to save: a signal since the last save ends the program."""
         self._signals.restore()
+        if self._signals.received is not None:
+            signal.raise_signal(self._signals.received)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any

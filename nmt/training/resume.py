@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
+from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
 
@@ -33,17 +34,55 @@ def checkpoint_to_resume(ckpt_path: str | None, checkpoints: Path) -> Path | Non
     return path
 
 
-def continue_csv_log(trainer: pl.Trainer, checkpoint: Path) -> None:
-    """Keeps the rows of metrics.csv up to the checkpoint; the logger would delete them all."""
-    csv_logger = next((x for x in trainer.loggers if isinstance(x, CSVLogger)), None)
-    if csv_logger is None or not trainer.is_global_zero:
+def continue_csv_log(trainer: pl.Trainer, updates: int) -> None:
+    """Keeps the rows of metrics.csv of so many updates; the logger would delete them all.
+
+    The file as it was stays beside it until training goes on (see `RunRecord`).
+    """
+    if not trainer.is_global_zero:
         return
-    rows = _read_rows(Path(csv_logger.log_dir) / "metrics.csv")
-    content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
-    for row in rows:
-        if int(row["step"]) <= content["global_step"]:
-            csv_logger.log_metrics(row, step=int(row["step"]))
-    csv_logger.save()
+    for csv_logger in _csv_loggers(trainer):
+        log, before = _log_files(csv_logger)
+        if log.exists() and not before.exists():  # else an earlier attempt came no further
+            os.replace(log, before)
+        for row in _read_rows(before):
+            if int(row["step"]) <= updates:
+                csv_logger.log_metrics(row, step=int(row["step"]))
+        csv_logger.save()
+
+
+class RunRecord(pl.Callback):
+    """Writes `config.yaml` when training begins; a resume that is refused changes no file."""
+
+    def __init__(self, config: DictConfig) -> None:
+        super().__init__()
+        self._config = config
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Everything is restored: from here on the run is that of these options."""
+        if trainer.is_global_zero:
+            OmegaConf.save(self._config, f"{self._config.run_dir}/config.yaml", resolve=True)
+            for _, before in map(_log_files, _csv_loggers(trainer)):
+                before.unlink(missing_ok=True)
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """Puts the log back that was to be continued."""
+        if trainer.is_global_zero:
+            for log, before in map(_log_files, _csv_loggers(trainer)):
+                if before.exists():
+                    os.replace(before, log)
+
+
+def _csv_loggers(trainer: pl.Trainer) -> list[CSVLogger]:
+    return [logger for logger in trainer.loggers if isinstance(logger, CSVLogger)]
+
+
+def _log_files(csv_logger: CSVLogger) -> tuple[Path, Path]:
+    """Returns metrics.csv, and where it is kept while another is written."""
+    log = Path(csv_logger.log_dir) / "metrics.csv"
+    return log, log.with_name("metrics.csv.before")
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:

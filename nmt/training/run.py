@@ -17,7 +17,7 @@ from nmt.launch import processes_and_nodes, under_torchrun
 from nmt.training.callbacks import LastCheckpoint
 from nmt.training.checkpoint_io import WholeCheckpointIO
 from nmt.training.out_of_memory import out_of_memory
-from nmt.training.resume import checkpoint_to_resume, continue_csv_log
+from nmt.training.resume import RunRecord, checkpoint_to_resume, continue_csv_log
 from nmt.training.translation_module import TranslationModule
 
 logger = logging.getLogger(__name__)
@@ -90,17 +90,18 @@ def fit(
         ValueError: There is no checkpoint to continue from, no batch to make an update of, or too
             little memory on the GPU.
     """
+    trainer.callbacks.insert(0, RunRecord(config))
     checkpoints = Path(config.run_dir) / "checkpoints"
     resume_from = checkpoint_to_resume(config.ckpt_path, checkpoints)
     if resume_from is not None:
-        check_resumable(
+        updates = check_resumable(
             resume_from,
             model=module.model,
             options=module.hparams["model"],
             tokenizer=module.tokenizer.model,
             languages=(config.data.source_lang, config.data.target_lang),
         )
-        continue_csv_log(trainer, resume_from)
+        continue_csv_log(trainer, updates)
     if config.compile:
         if trainer.strategy.root_device.type == "cpu":
             logger.warning(

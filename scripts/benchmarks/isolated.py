@@ -2,6 +2,7 @@
 
 import multiprocessing
 import resource
+import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
@@ -26,7 +27,8 @@ def isolated(task: Callable[[], float], *, seconds: float, mib: float | None) ->
             return "time"
         result: float | str = receiver.recv()
     except EOFError:  # ended by the system
-        return "memory"
+        process.join()
+        return "memory" if process.exitcode == -signal.SIGKILL else f"exit {process.exitcode}"
     finally:
         process.kill()
         process.join()
@@ -55,12 +57,9 @@ def _run(task: Callable[[], float], sender: Connection, mib: float | None) -> No
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
     try:
         sender.send(task())
-    except (RuntimeError, MemoryError) as error:
-        text = str(error)
-        if isinstance(error, MemoryError) or "memory" in text.lower():
-            sender.send("memory")
-        else:
-            sender.send(text)
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        sender.send("memory" if "memory" in text.lower() else text)
 
 
 def status_mib(name: str) -> float:

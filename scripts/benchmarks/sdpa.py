@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> list[Row]:
             f"{row['type']:10}{row['phase']:8}{padded:8}{row['place']:14}{row['kernel']:26}"
             f"{row['mib']:8.2f}{row['math_mib']:13.2f}"
         )
-    unfused = {f"{row['place']} ({row['phase']})" for row in rows if row["kernel"] == MATH}
+    unfused = {f"{row['place']} ({row['phase']})" for row in rows if row["kernel"] in ("", MATH)}
     if unfused:
         raise ValueError(f"attention is not fused here: {', '.join(sorted(unfused))}.")
     return rows

@@ -25,7 +25,7 @@ class Side:
         """
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, options), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, options))
         self._process.start()
         theirs.close()
         self.facts: dict[str, Any] = self._answer()
