@@ -62,9 +62,11 @@ def save_average(paths: Sequence[str | Path], output: str | Path) -> None:
     """Averages checkpoints into a file, which is there whole or not at all.
 
     Raises:
-        ValueError: As `average_checkpoints`.
+        ValueError: As `average_checkpoints`, or there is no folder for the file.
         OSError: The file cannot be written.
     """
+    if not Path(output).parent.is_dir():
+        raise ValueError(f"{Path(output).parent} is no folder: make it, or give another output.")
     content = average_checkpoints(paths)
     temporary = Path(output).with_name(f".{Path(output).name}.partial")
     torch.save(content, temporary)

@@ -37,7 +37,8 @@ def run_directory(ckpt_path: str | None, data: str, model: str, time: str) -> st
         return str(found[-1].parents[1])
     checkpoint = Path(ckpt_path)
     if not checkpoint.is_file():
-        raise ValueError(f"ckpt_path={ckpt_path} does not exist: give the path of a .ckpt file.")
+        fault = "is a directory" if checkpoint.is_dir() else "does not exist"
+        raise ValueError(f"ckpt_path={ckpt_path} {fault}: give the path of a .ckpt file.")
     if checkpoint.parent.name == "checkpoints":
         return str(checkpoint.parents[1])
     return _new(runs, time)

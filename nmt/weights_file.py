@@ -40,13 +40,18 @@ def read_weights_file(path: Path, kind: FileKind) -> dict[str, Any]:
         wanted = str(best) if best.is_file() else f"the path of a {kind.suffix} file"
         raise ValueError(f"{kind.name} {path} {fault}: give {wanted}.")
     try:
-        with path.open("rb") as file:
-            is_whole = zipfile.is_zipfile(file)
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()  # which torch.load does not do
     except OSError as error:
         raise ValueError(f"{kind.name} {path} cannot be read: {error.strerror}.") from error
-    if not is_whole:
+    except zipfile.BadZipFile:
         raise ValueError(
             f"{path} ({path.stat().st_size} bytes) is no {kind.name} or is cut short: "
+            f"{_advice(path, kind)}."
+        ) from None
+    if damaged is not None:
+        raise ValueError(
+            f"{kind.name} {path} is damaged ({damaged} has another checksum): "
             f"{_advice(path, kind)}."
         )
     try:

@@ -19,6 +19,8 @@ def main() -> int:
     parser.add_argument("checkpoints", nargs="+", type=Path, metavar="CHECKPOINT")
     parser.add_argument("--output", required=True, type=Path, metavar="FILE", help="a .ckpt file")
     arguments = parser.parse_args()
+    if arguments.output.suffix != ".ckpt":
+        parser.error(f"--output {arguments.output}: give the name of a .ckpt file")
     try:
         save_average(arguments.checkpoints, arguments.output)
     except (ValueError, OSError) as error:

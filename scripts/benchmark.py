@@ -38,7 +38,8 @@ def main() -> None:
     if arguments.output is not None:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)  # before the work
     try:
-        check_at_least("threads", arguments.threads, 1)
+        for name in ("threads", "updates", "rounds", "pairs"):
+            check_at_least(name, getattr(arguments, name, 1), 1)
         torch.set_num_threads(arguments.threads)
         figures = BENCHMARKS[arguments.benchmark].run(arguments)
     except ValueError as error:

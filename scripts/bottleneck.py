@@ -224,8 +224,12 @@ def _same_options(options: argparse.Namespace) -> bool:
     """Says whether the runs here were made with these options; notes those of new models."""
     path = options.output / "options.json"
     noted: dict[str, Any] = {}
-    if path.is_file() and any(path.parent.glob("runs/*/checkpoints/*.ckpt")):
-        noted = json.loads(path.read_text(encoding="utf-8"))
+    if path.is_file():
+        noted = {
+            model: own
+            for model, own in json.loads(path.read_text(encoding="utf-8")).items()
+            if any(path.parent.glob(f"runs/{model}-*/checkpoints/*.ckpt"))
+        }
     shared = [options.experiment, options.updates, *options.options]
     chosen = {
         model: [*shared, *(option for name, option in options.set if name == model)]

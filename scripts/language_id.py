@@ -186,6 +186,11 @@ def _text(options: argparse.Namespace) -> tuple[tuple[str, str], Sides, Sides]:
         options.source_lang or language_of(Path(options.source)),
         options.target_lang or language_of(Path(options.target)),
     )
+    if languages[0] == languages[1]:
+        raise ValueError(
+            f"both sides are called {languages[0]}: give files that end in their languages, such "
+            "as train.en and train.de."
+        )
     text = read_parallel([options.source, options.target], Languages(*languages, {}))
     if options.held_out:
         other = read_parallel(options.held_out, Languages(*languages, {}))

@@ -102,6 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="kept (default: temporary, kept on a fault)")
     parser.add_argument("options", nargs="*", help="options of train.py")
     arguments = parser.parse_args(argv)
+    if arguments.kills < 1:
+        parser.error(f"--kills is {arguments.kills}: give a number >= 1")
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="nmt-stress-"))
     folder.mkdir(parents=True, exist_ok=True)
     stress = Stress(folder.resolve(), arguments.options)

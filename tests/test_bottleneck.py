@@ -97,7 +97,7 @@ def test_one_command_trains_compares_and_keeps_what_is_finished(bottleneck, tmp_
     later = ["--models", "transformer", *arguments[2:], "--set", "transformer", "optimizer.lr=1e-4"]
     parse = bottleneck._parser().parse_intermixed_args
     assert bottleneck._same_options(parse(later))
-    assert not bottleneck._same_options(parse([*later, "threads=2"]))
+    assert not bottleneck._same_options(parse([*arguments, "threads=2"]))
 
 
 def test_an_experiment_that_is_told_to_stop_stops_its_training(bottleneck, tmp_path, monkeypatch):

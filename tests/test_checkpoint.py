@@ -131,6 +131,15 @@ def test_a_file_that_is_cut_short_is_refused(content, path, share):
     assert f"or use {path.with_name('other.ckpt')}" in refusal(path)
 
 
+def test_a_checkpoint_with_changed_bytes_is_refused(content, path):
+    torch.save(content, path)
+    whole = bytearray(path.read_bytes())
+    middle = len(whole) // 2
+    whole[middle : middle + 40] = bytes(byte ^ 255 for byte in whole[middle : middle + 40])
+    path.write_bytes(whole)
+    assert "has another checksum" in refusal(path)
+
+
 def test_what_is_no_checkpoint_is_refused(path, tmp_path):
     assert "does not exist" in refusal(path)
     assert "is a directory: give the path of a .ckpt file." in refusal(tmp_path)

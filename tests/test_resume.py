@@ -220,6 +220,18 @@ def test_a_log_that_a_crash_cut_short_is_continued(build, tmp_path):
     assert [int(row["step"]) for row in longer.log if row["lr"]] == [1, 2, 3, 4]
 
 
+def test_a_budget_that_is_spent_already_is_refused(build, tmp_path):
+    run = build(tmp_path, max_steps=5)
+    run.fit()
+    with pytest.raises(ValueError, match=r"has made 5 updates and trainer\.max_steps is 4"):
+        build(tmp_path, f"ckpt_path={run.checkpoints / 'last.ckpt'}", max_steps=4).fit()
+
+
+def test_a_callback_that_is_null_is_off(build, tmp_path):
+    run = build(tmp_path, "callbacks.last=null", max_steps=2)
+    assert not any(isinstance(callback, LastCheckpoint) for callback in run.trainer.callbacks)
+
+
 @pytest.mark.parametrize("option", ["data.token_budget=70", "optimizer._target_=torch.optim.Adam"])
 def test_a_refused_resume_changes_no_file(build, tmp_path, option):
     run = build(tmp_path, max_steps=5)

@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -25,6 +26,7 @@ def main(config: DictConfig) -> None:
     from hydra.utils import instantiate
 
     from nmt.cli.results import write_results
+    from nmt.training.resume import checkpoint_to_resume
     from nmt.training.run import build_module, build_trainer, fit
     from nmt.training.stopping import end_with_parent
 
@@ -33,6 +35,7 @@ def main(config: DictConfig) -> None:
         torch.set_num_threads(config.threads)
     pl.seed_everything(config.seed, workers=True, verbose=False)
     config.run_dir = make_run_folder(config.run_dir)
+    checkpoint_to_resume(config.ckpt_path, Path(config.run_dir) / "checkpoints")  # is it there?
     trainer = build_trainer(config)  # before the data: it refuses what it cannot do
     end_with_parent(trainer)
     if not trainer.is_global_zero:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,6 +11,7 @@ from nmt.data.corpus import CorpusOptions
 from nmt.data.options import build_options
 
 _NEEDED = ("train", "valid")
+_LARGEST_WEIGHT = 1000  # an epoch is drawn in memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +65,10 @@ def mixed_corpora(
             raise ValueError(f"{where}: call it by letters, digits, _ and -, as files are named.")
         entry = asdict(build_options(MixedCorpus, values, where=where))
         weight = entry.pop("weight")
-        if type(weight) not in (int, float) or not 0 < weight < math.inf:
+        if type(weight) not in (int, float) or not 0 < weight <= _LARGEST_WEIGHT:
             raise ValueError(
-                f"{where}.weight is {weight!r}; give a number above 0 (2: all pairs twice in an "
-                "epoch, 0.5: a random half)."
+                f"{where}.weight is {weight!r}; give a number above 0 and up to "
+                f"{_LARGEST_WEIGHT} (2: all pairs twice in an epoch, 0.5: a random half)."
             )
         own = {key: value for key, value in entry.items() if value is not None}
         options = CorpusOptions(name=str(name), where=where, needed=_NEEDED, **{**common, **own})

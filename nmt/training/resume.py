@@ -29,7 +29,8 @@ def checkpoint_to_resume(ckpt_path: str | None, checkpoints: Path) -> Path | Non
     path = checkpoints / "last.ckpt" if ckpt_path == "last" else Path(ckpt_path)
     if not path.is_file():
         raise ValueError(
-            f"ckpt_path={ckpt_path} means {path}, which does not exist: give the path of a .ckpt."
+            f"ckpt_path={ckpt_path} means {path}, which does not exist or is a directory: give the "
+            "path of a .ckpt."
         )
     return path
 

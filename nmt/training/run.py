@@ -65,7 +65,7 @@ def build_trainer(config: DictConfig) -> pl.Trainer:
     devices, nodes = config.trainer.devices, config.trainer.num_nodes
     if devices == "auto" and under_torchrun():
         devices, nodes = processes_and_nodes()
-    callbacks = [instantiate(callback) for callback in config.callbacks.values()]
+    callbacks = [instantiate(callback) for callback in config.callbacks.values() if callback]
     trainer: pl.Trainer = instantiate(
         config.trainer,
         devices=devices,
@@ -90,7 +90,7 @@ def fit(
         ValueError: There is no checkpoint to continue from, no batch to make an update of, or too
             little memory on the GPU.
     """
-    trainer.callbacks.insert(0, RunRecord(config))
+    trainer.callbacks.insert(0, RunRecord(config))  # type: ignore[attr-defined]
     checkpoints = Path(config.run_dir) / "checkpoints"
     resume_from = checkpoint_to_resume(config.ckpt_path, checkpoints)
     if resume_from is not None:
@@ -101,6 +101,11 @@ def fit(
             tokenizer=module.tokenizer.model,
             languages=(config.data.source_lang, config.data.target_lang),
         )
+        if updates > trainer.max_steps > 0:
+            raise ValueError(
+                f"{resume_from} has made {updates} updates and trainer.max_steps is "
+                f"{trainer.max_steps}: give as many or more."
+            )
         continue_csv_log(trainer, updates)
     if config.compile:
         if trainer.strategy.root_device.type == "cpu":

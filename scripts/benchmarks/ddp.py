@@ -32,7 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measures both sides, prints them and returns the figures."""
     check_at_least("processes", arguments.processes, 2)
-    check_at_least("rounds", arguments.rounds, 1)
     sides = (1, arguments.processes)
     rates: dict[int, list[float]] = {devices: [] for devices in sides}
     with tempfile.TemporaryDirectory(prefix="nmt-ddp-") as folder:
