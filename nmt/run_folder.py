@@ -70,9 +70,15 @@ def _new(runs: Path, time: str) -> str:
 
 
 def _unused(directory: Path) -> Path:
-    """Returns `directory`, numbered when another run took it in the same second."""
+    """Makes `directory`, numbered when another run took it in the same second, and returns it."""
     number, candidate = 1, directory
-    while candidate.exists():
-        number += 1
-        candidate = directory.with_name(f"{directory.name}_{number}")
-    return candidate
+    while True:
+        try:
+            candidate.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+            candidate = directory.with_name(f"{directory.name}_{number}")
+        except OSError:
+            return candidate  # which `make_run_folder` will complain of
+        else:
+            return candidate
