@@ -34,7 +34,8 @@ def draw_slots_by_length(results: Results) -> Figure:
             draw_band(axes, range(len(buckets)), values, style, "" if number else name)
         finish_lengths(axes, results, ranges, "BLEU" if number == 0 else "")
         axes.set_title(family, fontsize=10, color=INK, loc="left")
-    figure.legend(loc="outside lower center", ncols=8, frameon=False, fontsize=9)
+    columns = 4 if len(families) == 1 else 8
+    figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
     return figure
 
 
