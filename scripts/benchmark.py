@@ -39,7 +39,8 @@ def main() -> None:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)  # before the work
     try:
         for name in ("threads", "updates", "rounds", "pairs"):
-            check_at_least(name, getattr(arguments, name, 1), 1)
+            if getattr(arguments, name, None) is not None:
+                check_at_least(name, getattr(arguments, name), 1)
         torch.set_num_threads(arguments.threads)
         figures = BENCHMARKS[arguments.benchmark].run(arguments)
     except ValueError as error:
