@@ -244,7 +244,7 @@ def test_validation_leaves_no_trace_in_training(options):  # (case 36)
 def test_eight_pairs_are_learnt_by_heart(options, name):  # (case 57)
     eight = [(s, " ".join(reversed(t.split()))) for s, t in pairs(8, longest=5)]
     run = make_run(
-        *options(name=name, max_steps=70, splits={"train": eight, "valid": eight}),
+        *options(name=name, max_steps=110, splits={"train": eight, "valid": eight}),
         *WIDER[name],
         "label_smoothing=0",
         "optimizer.lr=0.01",

@@ -230,14 +230,15 @@ def test_alternatives_name_their_line_and_score(translate):
     assert rows[-1][2] == ""
 
 
-def test_a_file_of_prefixes_gives_each_translation_its_beginning(translate, expected, tmp_path):
+def test_a_file_of_prefixes_gives_each_translation_its_beginning(translate, tmp_path):
     prefixes = tmp_path / "prefixes"
     prefixes.write_bytes("Zwei Hunde\r\n\nEin Mädchen\n".encode())
     status, written = translate(SOURCE, "--prefix", str(prefixes), "--max-length", "20")
+    _, plain = translate(SOURCE, "--max-length", "20")
     lines = written.decode().split("\n")
     assert status == 0
     assert lines[0].startswith("Zwei Hunde")
-    assert lines[1].startswith(expected[1].decode())
+    assert lines[1] == plain.decode().split("\n")[1]
     assert lines[2].startswith("Ein Mädchen")
 
 
@@ -251,7 +252,7 @@ def test_alignments_are_pharaoh_pairs_after_a_tab(translate, checkpoint, granula
         links = [tuple(map(int, pair.split("-"))) for pair in row[1].split()]
         assert row[0] == translation.text
         assert tuple(links) == translation.alternatives[0].alignment
-        if granularity == "word":
+        if granularity == "word" and "\ufffd" not in row[0]:  # bytes that are no characters
             assert [target for _, target in links] == list(range(len(row[0].split())))
             assert all(source < len(translation.source.split()) for source, _ in links)
     _, best = translate(SOURCE, "--alignment", granularity, "--num-hypotheses", "2")
@@ -297,7 +298,8 @@ def test_given_translations_are_scored(translate, checkpoint, tmp_path, capsys):
     total, num_tokens = sum(s.log_prob for s in scores), sum(len(s.tokens) for s in scores)
     error = capsys.readouterr().err
     assert f"3 translations, {num_tokens} tokens" in error
-    assert f"perplexity {math.exp(-total / num_tokens):.2f}" in error
+    shown = float(error.rpartition("perplexity ")[2])
+    assert shown == pytest.approx(math.exp(-total / num_tokens), rel=1e-4)
 
 
 @pytest.mark.parametrize("lines", [2, 4])

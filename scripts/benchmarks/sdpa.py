@@ -184,7 +184,9 @@ class _Calls(TorchFunctionMode):
         if self._device == "cuda":
             torch.cuda.reset_peak_memory_stats()
             before = torch.cuda.memory_allocated()
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        with profile(
+            activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True
+        ) as profiled:
             output = call()
         events = profiled.events() or []
         if self._device == "cuda":
