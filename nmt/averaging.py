@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,14 @@ def average_checkpoints(paths: Sequence[str | Path]) -> dict[str, Any]:
     file gives its own weights; the order of the files does not matter.
 
     Raises:
-        ValueError: No file, one that cannot be loaded, or one of another model or tokenizer.
+        ValueError: No file, one given twice, one that cannot be loaded, or one of another model or
+            tokenizer.
     """
     if not paths:
         raise ValueError("there are 0 checkpoints to average: give the paths of one or more.")
+    for path, times in Counter(Path(path).resolve() for path in paths).items():
+        if times > 1:
+            raise ValueError(f"checkpoint {path} is given {times} times: give each file once.")
     sums: dict[str, Tensor] = {}
     average: dict[str, Any] = {}
     for path in sorted(map(Path, paths)):

@@ -69,6 +69,11 @@ def test_one_file_is_its_own_average_and_the_order_does_not_matter(kept):  # (ca
     assert same(forwards["state_dict"], backwards["state_dict"])
 
 
+def test_a_file_given_twice_is_refused(kept):
+    with pytest.raises(ValueError, match=r"update_4\.ckpt is given 2 times"):
+        average_checkpoints([kept[0], *kept[:2]])
+
+
 def test_the_script_writes_a_file_that_loads_like_any_other(kept, tmp_path):
     script = ROOT / "scripts" / "average_checkpoints.py"
     output = tmp_path / "averaged.ckpt"

@@ -210,6 +210,18 @@ def test_a_changed_option_of_the_optimizer_holds_from_the_next_update(build, tmp
     assert all(group["betas"] == [0.8, 0.9] for group in groups)
 
 
+def test_every_changed_option_of_a_resumed_run_is_said(build, tmp_path, caplog):
+    build(tmp_path, max_steps=2).fit()
+    caplog.clear()
+    changed = build(tmp_path, "label_smoothing=0.2", "ckpt_path=last", max_steps=3)
+    with caplog.at_level(logging.INFO):
+        changed.fit()
+    said = [message for message in caplog.messages if message.startswith("Resuming with")]
+    assert "Resuming with label_smoothing=0.2 instead of 0.1." in said
+    assert "Resuming with trainer.max_steps=3 instead of 2." in said
+    assert not any("ckpt_path" in message for message in said)
+
+
 def test_a_log_that_a_crash_cut_short_is_continued(build, tmp_path):
     build(tmp_path, max_steps=3).fit()
     log = tmp_path / "metrics.csv"

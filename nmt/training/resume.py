@@ -53,15 +53,23 @@ def continue_csv_log(trainer: pl.Trainer, updates: int) -> None:
 
 
 class RunRecord(pl.Callback):
-    """Writes `config.yaml` when training begins; a resume that is refused changes no file."""
+    """Writes `config.yaml` when training begins; a resume that is refused changes no file.
 
-    def __init__(self, config: DictConfig) -> None:
+    Args:
+        config: All options of the run.
+        resume_from: Its checkpoint; beside the folder of that are the options it had before.
+    """
+
+    def __init__(self, config: DictConfig, resume_from: Path | None) -> None:
         super().__init__()
         self._config = config
+        self._before = None if resume_from is None else resume_from.parent.parent / "config.yaml"
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Everything is restored: from here on the run is that of these options."""
         if trainer.is_global_zero:
+            if self._before is not None and self._before.is_file():
+                _say_what_changed(OmegaConf.load(self._before), self._config)
             OmegaConf.save(self._config, f"{self._config.run_dir}/config.yaml", resolve=True)
             for _, before in map(_log_files, _csv_loggers(trainer)):
                 before.unlink(missing_ok=True)
@@ -74,6 +82,25 @@ class RunRecord(pl.Callback):
             for log, before in map(_log_files, _csv_loggers(trainer)):
                 if before.exists():
                     os.replace(before, log)
+
+
+def _say_what_changed(before: Any, now: Any) -> None:
+    """Says all but the options of the optimizer, which are in the checkpoint too."""
+    old, new = (_leaves(OmegaConf.to_container(options, resolve=True)) for options in (before, now))
+    for key in sorted(new.keys() | old.keys()):
+        expected = key in ("ckpt_path", "run_dir") or key.startswith("optimizer.")
+        if old.get(key) != new.get(key) and not expected:
+            logger.info("Resuming with %s=%s instead of %s.", key, new.get(key), old.get(key))
+
+
+def _leaves(options: Any, prefix: str = "") -> dict[str, Any]:
+    """Returns nested options under their full names: `model.dropout`."""
+    if not isinstance(options, dict):
+        return {prefix: options}
+    found: dict[str, Any] = {}
+    for key, value in options.items():
+        found |= _leaves(value, f"{prefix}.{key}" if prefix else str(key))
+    return found
 
 
 def _csv_loggers(trainer: pl.Trainer) -> list[CSVLogger]:

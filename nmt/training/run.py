@@ -90,9 +90,9 @@ def fit(
         ValueError: There is no checkpoint to continue from, no batch to make an update of, or too
             little memory on the GPU.
     """
-    trainer.callbacks.insert(0, RunRecord(config))  # type: ignore[attr-defined]
     checkpoints = Path(config.run_dir) / "checkpoints"
     resume_from = checkpoint_to_resume(config.ckpt_path, checkpoints)
+    trainer.callbacks.insert(0, RunRecord(config, resume_from))  # type: ignore[attr-defined]
     if resume_from is not None:
         updates = check_resumable(
             resume_from,
