@@ -30,6 +30,7 @@ if __name__ == "bottleneck":  # pandas, which looks for a library of this name b
     raise ImportError("scripts/bottleneck.py is a program, not the library bottleneck")
 
 from nmt.cli.compare import main as compare
+from nmt.config import config_directory
 
 TRAIN = Path(__file__).resolve().parents[1] / "train.py"
 PROBE = Path(__file__).resolve().with_name("probe.py")
@@ -62,6 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"--jobs is {options.jobs}; at least one training has to run")
     if unknown := {model for model, _ in options.set} - {*MODELS, *options.models}:
         parser.error(f"--set {min(unknown)}: no such model; one of {', '.join(MODELS)}")
+    for model in options.models:
+        file = config_directory() / f"{_chosen(options, model).replace('=', '/')}.yaml"
+        if not file.is_file():
+            parser.error(f"--models {model}: there is no {file}")
     runs = options.output / "runs"
     runs.mkdir(parents=True, exist_ok=True)
     if not _same_options(options):
@@ -142,12 +147,8 @@ def _plan(options: argparse.Namespace) -> Iterator[PlannedRun]:
     updates = [] if options.updates is None else [f"trainer.max_steps={options.updates}"]
     for seed in options.seeds:
         for model in options.models:
-            chosen = (
-                f"experiment={options.experiment}_{model}" if options.experiment else
-                f"model={model}"
-            )  # fmt: skip
             own = [option for name, option in options.set if name == model]
-            always = (chosen, f"seed={seed}", *options.options, *own)
+            always = (_chosen(options, model), f"seed={seed}", *options.options, *own)
             base = (*always, *updates)
             yield PlannedRun(f"{model}-seed{seed}", base)
             if model in options.slot_models:
@@ -159,6 +160,12 @@ def _plan(options: argparse.Namespace) -> Iterator[PlannedRun]:
                 for factor in options.rnn_budgets:
                     longer = f"trainer.max_steps={factor * options.updates}"
                     yield PlannedRun(f"rnn-budget{factor}-seed{seed}", (*always, longer))
+
+
+def _chosen(options: argparse.Namespace, model: str) -> str:
+    if options.experiment:
+        return f"experiment={options.experiment}_{model}"
+    return f"model={model}"
 
 
 class _Programs:

@@ -61,6 +61,14 @@ def test_options_for_a_model_that_is_not_there_are_refused(bottleneck, tmp_path,
     assert "--set rn: no such model; one of rnn," in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("more", [[], ["--experiment", "multi30k_joined"]])
+def test_a_model_without_a_file_is_refused_before_the_first_run(bottleneck, tmp_path, capsys, more):
+    with pytest.raises(SystemExit):
+        bottleneck.main(["--output", str(tmp_path / "out"), "--models", "rnn,foo", *more])
+    assert "--models foo: there is no " in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_experiment_names_the_file_of_each_model(bottleneck):
     plan = planned(bottleneck, "--experiment", "multi30k_joined", "--models", "rnn,bahdanau")
     assert plan["rnn-seed1"] == ("experiment=multi30k_joined_rnn", "seed=1")
