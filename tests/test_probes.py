@@ -9,7 +9,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 from models_for_tests import OPTIONS, tiny_model
-from number_words import corpus_options, make_run, model_options, trainer_options
+from number_words import (
+    corpus_options,
+    make_run,
+    model_options,
+    pairs,
+    trainer_options,
+    write_split,
+)
 from omegaconf import OmegaConf
 
 import nmt.probes.probe
@@ -424,6 +431,26 @@ def test_a_probe_that_fails_leaves_nothing_behind(plain, tmp_path, monkeypatch):
         probe_run(run, force=True)
     assert sorted(run.iterdir()) == before
     assert is_kept()
+
+
+def test_of_several_corpora_the_first_test_set_is_measured(tmp_path):
+    corpora = {
+        name: {
+            split: write_split(tmp_path / name, split, pairs(count, seed=count))
+            for split, count in (("train", 31), ("valid", 5), ("test", tests)) if count
+        }
+        for name, tests in (("talks", 0), ("news", 7), ("web", 3))
+    }  # fmt: skip
+    run = finished_run(
+        tmp_path,
+        *("data=mixture", "data.source_lang=en", "data.target_lang=de"),
+        f"data.corpora={json.dumps(corpora).replace(chr(34), '')}",
+        *(f"data.cache_dir={tmp_path / 'cache'}", "data.tokenizer.vocab_size=311"),
+        *model_options("bahdanau"),
+    )
+    probe_run(run)
+    assert list(numbers(run)["nll"]) == ["test_news"]
+    assert {shown["split"] for shown in numbers(run)["attention"]} == {"test_news"}
 
 
 # The program.

@@ -14,7 +14,7 @@ from nmt.evaluation.alignment import (
     gold_links,
     score_alignment,
 )
-from nmt.probes.trained_run import HEADLINE_SPLIT, TrainedRun, has_column
+from nmt.probes.trained_run import TrainedRun, has_column
 from nmt.word_attention import WordAttention
 
 logger = logging.getLogger(__name__)
@@ -36,11 +36,11 @@ def probe_attention(run: TrainedRun) -> dict[str, Any]:
     """
     if not _has_word_attention(run):
         return {}
-    if not has_column(run.data.split(HEADLINE_SPLIT), "sure"):
+    if not has_column(run.data.split(run.headline_split), "sure"):
         return {"attention": _shown(run, layer=-1)}
-    by_layer = _scores(run, "valid", NUM_VALIDATION)
+    by_layer = _scores(run, run.data.valid_splits[0], NUM_VALIDATION)
     layer = min(range(len(by_layer)), key=lambda number: by_layer[number].aer)
-    test = _scores(run, HEADLINE_SPLIT, None)[layer]
+    test = _scores(run, run.headline_split, None)[layer]
     alignment = {
         "layer": layer,
         **asdict(test),
@@ -85,7 +85,7 @@ def _shown(run: TrainedRun, *, layer: int) -> list[dict[str, Any]]:
     return [
         {
             "index": index,
-            "split": HEADLINE_SPLIT,
+            "split": run.headline_split,
             "source_words": list(attention.source_words),
             "target_words": list(attention.target_words),
             "weights": [[round(float(w), 4) for w in row] for row in attention.weights[layer]],
@@ -96,8 +96,8 @@ def _shown(run: TrainedRun, *, layer: int) -> list[dict[str, Any]]:
 
 def _shown_attention(run: TrainedRun) -> Iterator[tuple[int, WordAttention]]:
     """Yields the sentences closest to 12 and 25 words, the first of equals: a fact of the split."""
-    lengths = run.data.source_units(HEADLINE_SPLIT)
-    pairs = run.pairs(HEADLINE_SPLIT)
+    lengths = run.data.source_units(run.headline_split)
+    pairs = run.pairs(run.headline_split)
     chosen = {min(range(len(pairs)), key=lambda i: abs(lengths[i] - n)) for n in SHOWN_LENGTHS}
     for index in sorted(chosen, key=lambda i: lengths[i]):
         yield index, run.translator.attention(*pairs[index])

@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nmt.probes.trained_run import HEADLINE_SPLIT, TrainedRun, has_column
+from nmt.probes.trained_run import TrainedRun, has_column
 
 MOST_JOINED = 8
 LONGEST_SENTENCE = 15
@@ -34,7 +34,7 @@ def probe_joined(run: TrainedRun) -> Iterator[dict[str, Any]]:
         One object a group: num_joined, source_words, and the texts reference, joined (the
         translation of the joined input) and alone (the translations of its sentences, joined).
     """
-    pairs = run.pairs(HEADLINE_SPLIT)
+    pairs = run.pairs(run.headline_split)
     lengths = [run.length(source) for source, _ in pairs]
     groups = groups_by_size(_eligible(run, lengths), lengths)
     sources = [run.join_sources([pairs[index][0] for index in group]) for group in groups]
@@ -73,7 +73,7 @@ def groups_by_size(candidates: Sequence[int], lengths: Sequence[int]) -> list[li
 
 
 def _eligible(run: TrainedRun, lengths: Sequence[int]) -> list[int]:
-    dataset = run.data.split(HEADLINE_SPLIT)
+    dataset = run.data.split(run.headline_split)
     single = [True] * len(lengths)
     if has_column(dataset, "num_sentences"):
         single = [number == 1 for number in dataset["num_sentences"][:]]

@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 
 VERSION = 1
 FOLDER = "probes"
-LIKELIHOOD_SPLITS = ("test", "test_joined")  # lengths as in training
 FILES = ("joined.jsonl", "train.jsonl", "probes.json")
 
 
@@ -88,9 +87,8 @@ def _measure(run: TrainedRun, folder: Path, digest: str) -> None:
     logger.info("training inputs")
     _write_lines(folder / "train.jsonl", map(asdict, probe_training(run)))
     logger.info("probability of the references")
-    nll = {
-        name: probe_likelihood(run, name) for name in data.test_splits if name in LIKELIHOOD_SPLITS
-    }
+    as_in_training = (run.headline_split, "test_joined")  # in their lengths
+    nll = {name: probe_likelihood(run, name) for name in data.test_splits if name in as_in_training}
     bits = {
         name: data.split(name)["bits"][:]
         for name in data.test_splits

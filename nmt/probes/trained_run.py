@@ -17,7 +17,6 @@ from nmt.data.length_unit import count_units, default_unit
 from nmt.translator import Translator
 
 CHECKPOINT = Path("checkpoints", "best.ckpt")
-HEADLINE_SPLIT = "test"
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,11 @@ class TrainedRun:
     data: TranslationDataModule
     batch_tokens: int
     joined_sizes: Sequence[int]
+
+    @property
+    def headline_split(self) -> str:
+        """Name of the test set that is measured: `test`, or the first of several corpora."""
+        return self.data.test_splits[0]
 
     def translate(self, sources: Sequence[str]) -> list[str]:
         """Returns the best translation of each source."""
