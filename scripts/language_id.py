@@ -28,7 +28,7 @@ from rich.text import Text
 
 from nmt.cli.text_lines import read_lines
 from nmt.cli.translate_options import option_name
-from nmt.data.files import Languages, language_of, read_parallel
+from nmt.data.files import language_of, read_parallel
 from nmt.data.grammar import generate_splits
 from nmt.data.hashed_words import pack, words_of
 from nmt.data.language_identification import (
@@ -36,6 +36,7 @@ from nmt.data.language_identification import (
     LanguageIdentifier,
     load_identifier,
 )
+from nmt.data.tables import Languages
 from nmt.decoding.hypothesis import check_at_least
 from nmt.figures.attention import draw_lines
 from nmt.figures.style import save_png

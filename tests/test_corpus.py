@@ -10,7 +10,9 @@ import pyarrow.parquet
 import pytest
 
 from nmt.data.corpus import Corpus, CorpusOptions
-from nmt.data.files import Languages, read_lines, read_parallel
+from nmt.data.files import read_parallel
+from nmt.data.lines import read_lines
+from nmt.data.tables import Languages
 
 EN_DE = Languages("en", "de", {})
 

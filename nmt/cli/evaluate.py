@@ -86,8 +86,9 @@ def _splits(
     from datasets import Dataset
     from hydra.utils import instantiate
 
-    from nmt.data.files import Languages, language_of, read_parallel
+    from nmt.data.files import language_of, read_parallel
     from nmt.data.length_unit import default_unit
+    from nmt.data.tables import Languages
     from nmt.probes.trained_run import data_of_run
 
     languages = (translator.source_lang, translator.target_lang)

@@ -14,9 +14,10 @@ from typing import Any, NoReturn
 
 from datasets import Dataset
 
-from nmt.data.files import Languages, find_split, read_documents
+from nmt.data.files import find_split, read_documents
 from nmt.data.hub import HubOptions, load_hub
 from nmt.data.options import build_options
+from nmt.data.tables import Languages
 from nmt.data.text import Text, content_key, lowercased, text_of_files
 
 logger = logging.getLogger(__name__)

@@ -1,47 +1,14 @@
-"""Reads parallel text from local files: two line files, or one TSV, JSONL or parquet file.
-
-One meaning of "a line" everywhere: only LF or CRLF ends it. U+2028, U+0085, a lone CR, 0x0B and
-0x1C are characters like any other.
-"""
+"""Reads parallel text from local files: two line files, or one TSV, JSONL or parquet file."""
 
 from __future__ import annotations
 
-import gzip
-import json
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BufferedReader
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet
-
-_TABLE_SUFFIXES = (".tsv", ".jsonl", ".parquet")
-_BOM = b"\xef\xbb\xbf"
-_ROWS_AT_ONCE = 10_000
-
-
-@dataclass(frozen=True)
-class Languages:
-    """The direction, and the columns the two sides have in tables.
-
-    Attributes:
-        source: Code of the source language, such as `en`.
-        target: Code of the target language.
-        columns: Language code to column name (for TSV: to column number from 0); languages that
-            are not in it have columns of their own name.
-    """
-
-    source: str
-    target: str
-    columns: Mapping[str, str | int]
-
-    def column(self, language: str) -> str | int:
-        """Returns the column of a language."""
-        return self.columns.get(language, language)
+from nmt.data.lines import iterate_lines, read_lines
+from nmt.data.tables import READERS, Languages, Pairs
 
 
 @dataclass(frozen=True)
@@ -50,37 +17,6 @@ class ParallelText:
 
     source: list[str]
     target: list[str]
-
-
-Pairs = Iterator[tuple[str, str]]
-
-
-def read_lines(path: str | Path) -> list[str]:
-    """Returns `iterate_lines` as a list."""
-    return list(iterate_lines(path))
-
-
-def iterate_lines(path: str | Path) -> Iterator[str]:
-    """Yields the lines of a UTF-8 file, decompressed if its name ends in `.gz`.
-
-    A byte order mark is removed, and a final line without a line end is a line.
-
-    Raises:
-        ValueError: No such file, damaged gzip, or invalid UTF-8 (naming file and line).
-    """
-    with _opened(Path(path)) as file:
-        for number, line in enumerate(file, 1):
-            line = line.removeprefix(_BOM) if number == 1 else line
-            if not line:
-                return  # a mark and nothing else
-            if line.endswith(b"\n"):
-                line = line[:-1].removesuffix(b"\r")
-            try:
-                yield line.decode("utf-8")
-            except UnicodeDecodeError:
-                raise ValueError(
-                    f"{path}, line {number} is not valid UTF-8; convert the file to UTF-8 first."
-                ) from None
 
 
 def read_parallel(files: Sequence[str | Path], languages: Languages) -> ParallelText:
@@ -103,13 +39,12 @@ def iterate_parallel(files: Sequence[str | Path], languages: Languages) -> Pairs
         if [language_of(path) for path in paths] == [languages.target, languages.source]:
             paths.reverse()
         return _side_by_side(paths)
-    if len(paths) != 1 or table_suffix(paths[0]) not in _TABLE_SUFFIXES:
+    if len(paths) != 1 or table_suffix(paths[0]) not in READERS:
         raise ValueError(
             f"{[str(path) for path in paths]} is no parallel corpus; give two line files "
-            f"[source, target] or one file that ends in {', '.join(_TABLE_SUFFIXES)}."
+            f"[source, target] or one file that ends in {', '.join(READERS)}."
         )
-    readers = {".tsv": _read_tsv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}
-    return readers[table_suffix(paths[0])](paths[0], languages)
+    return READERS[table_suffix(paths[0])](paths[0], languages)
 
 
 def find_split(directory: Path, stem: str, languages: Languages) -> list[Path] | None:
@@ -118,16 +53,16 @@ def find_split(directory: Path, stem: str, languages: Languages) -> list[Path] |
     Raises:
         ValueError: One of the two sides is missing.
     """
-    sides = [_plain_or_gzip(directory / f"{stem}.{code}") for code in _codes(languages)]
+    sides = [_plain_or_gzip(directory / f"{stem}.{code}") for code in languages.codes]
     present = [side for side in sides if side is not None]
     if len(present) == 2:
         return present
     if present:
-        missing = next(code for code in _codes(languages) if code != language_of(present[0]))
+        missing = next(code for code in languages.codes if code != language_of(present[0]))
         raise ValueError(
             f"{present[0]} is there, but {stem}.{missing}[.gz] beside it is not; add it."
         )
-    for suffix in _TABLE_SUFFIXES:
+    for suffix in READERS:
         if table := _plain_or_gzip(directory / f"{stem}{suffix}"):
             return [table]
     return None
@@ -167,59 +102,8 @@ def table_suffix(path: Path) -> str:
     return "." + language_of(path)
 
 
-def text_of(row: Mapping[Any, Any], language: str, languages: Languages, *, where: str) -> str:
-    """Returns one side of a row of either shape: `{en, de}` or `{translation: {en, de}}`.
-
-    A missing value (null) is an empty text.
-
-    Raises:
-        ValueError: No such column, with a list of those found; or a value that is no text.
-    """
-    column = languages.column(language)
-    for shape in (row, row.get("translation")):
-        if isinstance(shape, Mapping) and column in shape:
-            return _text(shape[column], f"{where}, column {column!r},")
-    raise ValueError(missing_column(column, list(row), where=where))
-
-
-def _text(value: Any, where: str) -> str:
-    if isinstance(value, Mapping | Sequence) and not isinstance(value, str):
-        raise ValueError(f"{where} holds a {type(value).__name__}, not text; give one sentence.")
-    text = "" if value is None else str(value)
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError(f"{where} holds half a surrogate pair, which is no text; correct it.")
-    return text
-
-
-def missing_column(column: str | int, found: Sequence[str], *, where: str) -> str:
-    """Returns the message for a table without the wanted column."""
-    return (
-        f"{where} has no column {column!r} and no translation with it, but {', '.join(found)}; "
-        "set data.source_lang and data.target_lang, or name the columns, for example "
-        f"data.columns={{{column}: {found[0] if found else 'name'}}}."
-    )
-
-
-def _codes(languages: Languages) -> tuple[str, str]:
-    return languages.source, languages.target
-
-
 def _plain_or_gzip(path: Path) -> Path | None:
     return next((p for p in (path, Path(f"{path}.gz")) if p.is_file()), None)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BufferedReader | gzip.GzipFile]:
-    """Opens a file, plain or compressed, and says what is wrong with it when it cannot be read."""
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            yield file
-    except FileNotFoundError:
-        raise ValueError(
-            f"There is no file {path} (relative paths start at {Path.cwd()}); check the path."
-        ) from None
-    except (zlib.error, EOFError, OSError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); get the file again.") from error
 
 
 def _side_by_side(paths: Sequence[Path]) -> Pairs:
@@ -234,47 +118,3 @@ def _side_by_side(paths: Sequence[Path]) -> Pairs:
             f"{paths[0]} has {counts[0]} lines but {paths[1]} has {counts[1]}; parallel files "
             "need one translation per line."
         )
-
-
-def _read_tsv(path: Path, languages: Languages) -> Pairs:
-    """Yields the pairs of `source TAB target` lines; there is no quoting and no header."""
-    numbers = dict(zip(_codes(languages), (0, 1), strict=True)) | dict(languages.columns)
-    columns = [numbers[code] for code in _codes(languages)]
-    for number, line in enumerate(iterate_lines(path), 1):
-        fields = line.split("\t")
-        for column, code in zip(columns, _codes(languages), strict=True):
-            if len(fields) < 2 or not isinstance(column, int) or not 0 <= column < len(fields):
-                raise ValueError(
-                    f"{path}, line {number} has {len(fields)} tab-separated fields and no field "
-                    f"{column!r} for {code}; a row is source, TAB, target, or set data.columns."
-                )
-        yield fields[int(columns[0])], fields[int(columns[1])]
-
-
-def _read_jsonl(path: Path, languages: Languages) -> Pairs:
-    for number, line in enumerate(iterate_lines(path), 1):
-        where = f"{path}, line {number}"
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{where} is not JSON ({error}); give one object a line.") from None
-        if not isinstance(row, dict):
-            raise ValueError(f"{where} is not a JSON object; give one object a line.")
-        yield _both_sides(row, languages, where)
-
-
-def _read_parquet(path: Path, languages: Languages) -> Pairs:
-    if not path.is_file():
-        raise ValueError(f"There is no file {path}; check the path.")
-    try:
-        with pyarrow.parquet.ParquetFile(path) as table:
-            for rows in table.iter_batches(batch_size=_ROWS_AT_ONCE):
-                for row in rows.to_pylist():
-                    yield _both_sides(row, languages, str(path))
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); get the file again.") from error
-
-
-def _both_sides(row: Mapping[Any, Any], languages: Languages, where: str) -> tuple[str, str]:
-    source, target = (text_of(row, code, languages, where=where) for code in _codes(languages))
-    return source, target

@@ -15,9 +15,9 @@ from datasets import Dataset
 
 import nmt.data.grammar
 from nmt.data.cache import cached, key_of
-from nmt.data.files import Languages
 from nmt.data.grammar import GrammarPair, swapped
 from nmt.data.grammar.lexicon import lexicon_path
+from nmt.data.tables import Languages
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import huggingface_hub
 from datasets import Dataset
 from huggingface_hub.errors import HfHubHTTPError
 
-from nmt.data.files import Languages, missing_column
+from nmt.data.tables import Languages, missing_column
 
 _SECONDS_TO_ANSWER = 5.0
 _FORMATS = ("parquet", "json")

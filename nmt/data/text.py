@@ -16,7 +16,8 @@ import xxhash
 from datasets import Dataset, concatenate_datasets
 
 from nmt.data.cache import cached, key_of
-from nmt.data.files import Languages, Pairs, iterate_parallel
+from nmt.data.files import iterate_parallel
+from nmt.data.tables import Languages, Pairs
 
 _VERSION = 1  # of the format
 _ROWS_AT_ONCE = 10_000

@@ -16,7 +16,7 @@ from nmt.figures.probes import (
 )
 from nmt.figures.slots import draw_slots_by_length, draw_words_per_vector
 from nmt.figures.style import save_figure
-from nmt.report import details, probes, sections
+from nmt.report import details, limits, probes, sections, slots
 from nmt.report.document import Section
 
 # What stands in Markdown for itself, not for emphasis, a link or a table.
@@ -67,14 +67,14 @@ def _sections(results: Mapping[str, Any]) -> list[Section]:
         details.regression(results),
         details.kinds(results),
         probes.joined(results),
-        probes.slots(results),
+        slots.slots(results),
         probes.train(results),
         probes.nll(results),
         probes.bits(results),
         probes.attention(results),
         probes.example(results),
-        probes.context(),
-        probes.limits(results),
+        limits.context(),
+        limits.limits(results),
         details.per_range(results),
     ]
     return [section for section in found if section is not None]

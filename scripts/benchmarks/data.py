@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 from benchmarks.timing import interleaved_rates
 from nmt.checkpoint import build
 from nmt.data.batch import Batch, collate
-from nmt.data.files import read_lines
+from nmt.data.lines import read_lines
 from nmt.data.sampler import TokenBatchSampler
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import Tokenizer, train_tokenizer

@@ -18,7 +18,7 @@ from benchmarks.arguments import numbers
 from benchmarks.decode_sides import TimedModel, Uncached, cache_kib, exported_search
 from benchmarks.timing import interleaved_rates
 from nmt.data.batch import collate_source
-from nmt.data.files import read_lines
+from nmt.data.lines import read_lines
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
 from nmt.decoding.hypothesis import Search
