@@ -11,8 +11,9 @@ import torch
 from models_for_tests import MODEL_NAMES, OPTIONS, tiny_model
 
 from nmt.checkpoint import FORMAT_VERSION, HYPER_PARAMETERS, build, check_resumable, load_checkpoint
+from nmt.data.tokenizer_training import train_tokenizer
 from nmt.decoding.beam import BeamSearch
-from nmt.tokenizer import Tokenizer, train_tokenizer
+from nmt.tokenizer import Tokenizer
 from nmt.training.translation_module import TranslationModule
 
 TARGETS = {

@@ -17,8 +17,9 @@ from nmt.data.cache import cached
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.grammar import GrammarPair
 from nmt.data.tokenised import TokenisedDataset, write_tokenised
+from nmt.data.tokenizer_training import train_tokenizer
 from nmt.special_tokens import BOS, EOS, PAD
-from nmt.tokenizer import Tokenizer, train_tokenizer
+from nmt.tokenizer import Tokenizer
 
 NOUNS = {"cat": "Katze", "dog": "Hund", "ship": "Schiff", "town": "Stadt", "tree": "Baum"}
 OPTIONS = {

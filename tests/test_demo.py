@@ -16,11 +16,12 @@ import pytest
 from checkpoints import write_checkpoint
 from models_for_tests import MODEL_NAMES, tiny_model
 
+from nmt.data.tokenizer_training import train_tokenizer
 from nmt.decoding.greedy import GreedySearch
 from nmt.demo.answers import MAX_CHARACTERS, Model, answers, check_text, load_models
 from nmt.demo.app import make_app, respond
 from nmt.demo.page import escaped, page
-from nmt.tokenizer import Tokenizer, train_tokenizer
+from nmt.tokenizer import Tokenizer
 from nmt.translator import Translator
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "demo.py"

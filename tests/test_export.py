@@ -14,6 +14,7 @@ from models_for_tests import OPTIONS, tiny_model
 from nmt.cli.exported import _AVAILABLE, open_exported
 from nmt.cli.translate import main as translate_main
 from nmt.cli.translate_options import parser
+from nmt.data.tokenizer_training import train_tokenizer
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
 from nmt.decoding.hypothesis import Hypothesis
@@ -24,7 +25,7 @@ from nmt.export.folder import export_checkpoint, read_folder
 from nmt.models.encoder_attention import LINEAR, SPARSE
 from nmt.models.transformer import Transformer
 from nmt.special_tokens import BOS, EOS, PAD
-from nmt.tokenizer import Tokenizer, train_tokenizer
+from nmt.tokenizer import Tokenizer
 from nmt.translator import Translator
 
 pytest.importorskip("ctranslate2", reason="needs pip install 'nmt[export]'")

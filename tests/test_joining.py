@@ -3,7 +3,8 @@ import pytest
 from number_words import WORDS
 
 from nmt.data.joining import JoinedPairs
-from nmt.tokenizer import Tokenizer, train_tokenizer
+from nmt.data.tokenizer_training import train_tokenizer
+from nmt.tokenizer import Tokenizer
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ from nmt.averaging import average_checkpoints
 from nmt.checkpoint import load_checkpoint
 from nmt.cli.results import write_results
 from nmt.cli.translate import main as translate_main
+from nmt.data.tokenizer_training import train_tokenizer
 from nmt.demo.answers import answers, load_models
-from nmt.tokenizer import Tokenizer, train_tokenizer
+from nmt.tokenizer import Tokenizer
 from nmt.translator import Translator
 
 TEXTS = ["Zwei HUNDE spielen im Schnee.", "ÄRGER und Öl", "ein Mann."]

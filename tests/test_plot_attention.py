@@ -12,8 +12,9 @@ from models_for_tests import OPTIONS, tiny_model
 
 from nmt.attention_maps import attention_maps
 from nmt.data.batch import collate
+from nmt.data.tokenizer_training import train_tokenizer
 from nmt.figures.attention import draw_attention
-from nmt.tokenizer import Tokenizer, train_tokenizer
+from nmt.tokenizer import Tokenizer
 from nmt.word_attention import Units, word_attentions
 
 WORDS = Units("word", "word")

@@ -14,7 +14,8 @@ from nmt.data.preparation import tokenise
 from nmt.data.shards import apart, map_shards
 from nmt.data.text import Text, content_key
 from nmt.data.tokenised import TokenisedDataset
-from nmt.tokenizer import Tokenizer, train_tokenizer
+from nmt.data.tokenizer_training import train_tokenizer
+from nmt.tokenizer import Tokenizer
 
 RULES = CleaningRules(
     empty=True, max_length=9, max_length_ratio=None, identical=True, duplicates=True

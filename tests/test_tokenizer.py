@@ -6,8 +6,9 @@ import pickle
 import pytest
 import sentencepiece
 
+from nmt.data.tokenizer_training import MAX_LINE_BYTES, train_tokenizer
 from nmt.special_tokens import BOS, EOS, PAD, UNK
-from nmt.tokenizer import MAX_LINE_BYTES, Tokenizer, train_tokenizer
+from nmt.tokenizer import Tokenizer
 
 NOUNS = ("cat", "dog", "house", "river", "ship", "tower", "garden")
 VERBS = ("sees", "finds", "leaves", "paints", "follows")

@@ -17,9 +17,10 @@ import torch
 from nmt.checkpoint import FORMAT_VERSION, HYPER_PARAMETERS
 from nmt.cli.translate import main
 from nmt.data.language_identification import LEAST_WORDS, LanguageIdentifier
+from nmt.data.tokenizer_training import train_tokenizer
 from nmt.models.language_classifier import LanguageClassifier
 from nmt.models.recurrent import RecurrentEncoderDecoder
-from nmt.tokenizer import Tokenizer, train_tokenizer
+from nmt.tokenizer import Tokenizer
 from nmt.translator import Translator
 
 ROOT = Path(__file__).parents[1]

@@ -6,10 +6,11 @@ import torch
 from models_for_tests import ATTENDING, OPTIONS, tiny_model
 
 from nmt.data.batch import collate
+from nmt.data.tokenizer_training import train_tokenizer
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
 from nmt.models.encoder_decoder import Attention
-from nmt.tokenizer import Tokenizer, train_tokenizer
+from nmt.tokenizer import Tokenizer
 from nmt.translator import Translator
 from nmt.word_attention import reduce_to_words, split_units
 

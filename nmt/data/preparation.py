@@ -24,7 +24,8 @@ from nmt.data.length_unit import LengthUnit
 from nmt.data.shards import apart, map_shards
 from nmt.data.text import Text
 from nmt.data.tokenised import write_tokenised
-from nmt.tokenizer import Tokenizer, train_tokenizer
+from nmt.data.tokenizer_training import train_tokenizer
+from nmt.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 

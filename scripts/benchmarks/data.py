@@ -20,8 +20,9 @@ from nmt.checkpoint import build
 from nmt.data.batch import Batch, collate
 from nmt.data.lines import read_lines
 from nmt.data.sampler import TokenBatchSampler
+from nmt.data.tokenizer_training import train_tokenizer
 from nmt.models.encoder_decoder import EncoderDecoder
-from nmt.tokenizer import Tokenizer, train_tokenizer
+from nmt.tokenizer import Tokenizer
 from nmt.training.loss import summed_cross_entropy
 
 MODELS = Path(__file__).parents[2] / "conf" / "model"

@@ -19,6 +19,7 @@ from benchmarks.decode_sides import TimedModel, Uncached, cache_kib, exported_se
 from benchmarks.timing import interleaved_rates
 from nmt.data.batch import collate_source
 from nmt.data.lines import read_lines
+from nmt.data.tokenizer_training import train_tokenizer
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
 from nmt.decoding.hypothesis import Search
@@ -26,7 +27,7 @@ from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.models.recurrent import RecurrentEncoderDecoder
 from nmt.models.transformer import Transformer
 from nmt.special_tokens import EOS
-from nmt.tokenizer import Tokenizer, train_tokenizer
+from nmt.tokenizer import Tokenizer
 
 NUM_HEADS = 8
 KV_HEADS = (8, 2, 1)
