@@ -51,6 +51,7 @@ def write_run(
     seed=1,
     splits=None,
     model=None,
+    data=None,
     languages=("en", "de"),
     **facts,
 ):
@@ -87,7 +88,7 @@ def write_run(
         "model_name": model_name,
         "run_dir": str(directory),
         "threads": 1,
-        "data": {"name": "number words", "seed": seed, "cache_dir": str(directory)},
+        "data": {"name": "number words", "seed": seed, "cache_dir": str(directory)} | (data or {}),
         "model": {"attention": attention.get(model_name), "memory_slots": None, **(model or {})},
         "optimizer": {"lr": 0.002},
         "trainer": {"max_steps": metrics["updates"], "devices": "auto"},

@@ -240,6 +240,21 @@ def test_a_baseline_that_fails_short_inputs_is_called_under_trained(tmp_path):
     assert "Under-training is not excluded: rnn reaches" in text
 
 
+@pytest.mark.parametrize(("most", "is_new"), [(3, True), (2, False)])
+def test_inputs_joined_of_more_than_in_training_are_called_new(tmp_path, most, is_new):
+    for name in ("rnn", "bahdanau"):
+        write_run(
+            tmp_path / name,
+            wrong(0.02),
+            model_name=name,
+            splits={"test_joined": corpus([4, 14])},
+            data={"concatenate": {"train": [1, 2], "test": [1, most]}},
+        )
+    text = text_of(compare([tmp_path], split="test_joined"), tmp_path / "report")
+    said = "Training joined 2 sentences at most and the test set 3"
+    assert (said in text) == is_new
+
+
 def test_a_longer_trained_baseline_that_has_learnt_short_inputs_is_named_beside_it(tmp_path):
     write_run(tmp_path / "a", wrong(0.1))
     write_run(tmp_path / "b", wrong(0.0), updates=400)

@@ -153,13 +153,19 @@ def test_the_primary_statistic_is_the_difference_of_differences(runs):
     assert found["long"]["value"] == pytest.approx(long, abs=1e-3)
     assert statistic["value"] == pytest.approx(long - short, abs=1e-3)
     assert statistic["low"] < statistic["value"] < statistic["high"]
+    beyond = {entry["range"]: entry["value"] for entry in found["by_range"]}
+    assert list(beyond) == [label for _, label in value if label != "1-10"][: len(beyond)]
+    assert beyond["11-20"] == statistic["value"]
+    last = list(beyond)[-1]
+    gap = value["bahdanau", last] - value["rnn", last]
+    assert beyond[last] == pytest.approx(gap - short, abs=1e-3)
 
 
 def test_the_long_range_is_41_to_50_or_with_joined_inputs_the_longest_of_training():
     ranges = length_ranges(np.array([5, 25, 45, 55, 65, 90]))
     found = {
         (longest, joins): compared_ranges(
-            ranges, {"longest_train": longest, "joins_inputs": joins}
+            ranges, {"longest_train": longest, "most_joined": {"train": 2} if joins else None}
         )[1].label
         for longest in (49, 50, 60, 85)
         for joins in (False, True)
@@ -174,7 +180,7 @@ def test_the_long_range_is_41_to_50_or_with_joined_inputs_the_longest_of_trainin
         (85, False): "41-50",
         (85, True): "61-70",
     }
-    task = {"longest_train": 50, "joins_inputs": False}
+    task = {"longest_train": 50, "most_joined": None}
     assert compared_ranges(ranges[:1], task) is None
 
 

@@ -1,6 +1,9 @@
 """Two systems against each other: differences by length, paired tests, a regression on length."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -14,11 +17,27 @@ from nmt.comparison.split_scores import (
     SplitScores,
     interval_entry,
 )
-from nmt.comparison.sufficient_statistics import chrf_of
+from nmt.comparison.sufficient_statistics import Floats, chrf_of
 from nmt.comparison.systems import System, mean_metric
 
 # End of the protocol's range of long inputs, 41-50.
 LONGEST_CONTRASTED = 50
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How much more BLEU one system has than another: the value, and in each resample (R,)."""
+
+    value: float
+    replicates: Floats
+
+    def minus(self, other: Gap) -> Gap:
+        """Returns the difference of two gaps over the same resamples."""
+        return Gap(self.value - other.value, self.replicates - other.replicates)
+
+    def entry(self) -> dict[str, float | None]:
+        """Returns the value with its interval, for `results.json`."""
+        return interval_entry(interval(self.value, self.replicates))
 
 
 def role(system: System) -> str:
@@ -69,10 +88,10 @@ def compared_ranges(
 
     Args:
         ranges: Those that hold sentences.
-        task: `longest_train` and `joins_inputs` of the compared runs.
+        task: `longest_train` and `most_joined` of the compared runs.
     """
     longest = task["longest_train"]
-    most = longest if task["joins_inputs"] else min(longest, LONGEST_CONTRASTED)
+    most = longest if task["most_joined"] else min(longest, LONGEST_CONTRASTED)
     within = [r for r in ranges if r.high is not None and r.high <= most] or list(ranges)
     return (ranges[0], within[-1]) if within[-1].low > ranges[0].low else None
 
@@ -93,7 +112,7 @@ def differences(
             "baseline": baseline.label,
             "system": system.label,
             "primary": (baseline, system) == primary,
-            "overall": _gap(scores, baseline.label, system.label, scores.everything),
+            "overall": _gap(scores, baseline.label, system.label, scores.everything).entry(),
             **(_contrast(scores, baseline.label, system.label, ranges) if ranges else {}),
             "regression": _regression(scores, baseline.label, system.label),
         }
@@ -145,31 +164,24 @@ def paired_tests(
     }
 
 
-def _gap(scores: SplitScores, baseline: str, system: str, members: Members) -> dict[str, Any]:
+def _gap(scores: SplitScores, baseline: str, system: str, members: Members) -> Gap:
     first, second = scores.bleu(baseline, members), scores.bleu(system, members)
-    return interval_entry(
-        interval(second.value - first.value, second.replicates - first.replicates)
-    )
+    return Gap(second.value - first.value, second.replicates - first.replicates)
 
 
 def _contrast(
     scores: SplitScores, baseline: str, system: str, ranges: tuple[LengthRange, LengthRange]
 ) -> dict[str, Any]:
-    short, long = ranges
-    value, replicates = 0.0, np.zeros(len(scores.resamples.weights))
-    for sign, label, members in (
-        (1, system, long.members),
-        (-1, baseline, long.members),
-        (-1, system, short.members),
-        (1, baseline, short.members),
-    ):
-        measured = scores.bleu(label, members)
-        value += sign * measured.value
-        replicates += sign * measured.replicates
+    short, long = (each.label for each in ranges)
+    gaps = {each.label: _gap(scores, baseline, system, each.members) for each in scores.ranges}
+    beyond_short = {label: gap.minus(gaps[short]).entry() for label, gap in gaps.items()}
     return {
-        "short": {"range": short.label, **_gap(scores, baseline, system, short.members)},
-        "long": {"range": long.label, **_gap(scores, baseline, system, long.members)},
-        "difference_of_differences": interval_entry(interval(value, replicates)),
+        "short": {"range": short, **gaps[short].entry()},
+        "long": {"range": long, **gaps[long].entry()},
+        "difference_of_differences": beyond_short[long],
+        "by_range": [
+            {"range": label, **entry} for label, entry in beyond_short.items() if label != short
+        ],
     }
 
 

@@ -186,8 +186,14 @@ def _task(systems: Sequence[System]) -> dict[str, Any]:
         "target_lang": facts["target_lang"],
         "unit": facts["length_unit"],
         "longest_train": max(longest),
-        "joins_inputs": any(k.startswith("data.concatenate.") for k in systems[0].config),
+        "most_joined": _most_joined(systems[0].config),
     }
+
+
+def _most_joined(config: Mapping[str, Any]) -> dict[str, int] | None:
+    """Returns the most pairs that were joined to one input in training and in `test_joined`."""
+    sizes = {part: config.get(f"data.concatenate.{part}") for part in ("train", "test")}
+    return {part: max(each) for part, each in sizes.items() if each} or None
 
 
 def _system(system: System, probes: Probes, *, is_shown: bool) -> dict[str, Any]:

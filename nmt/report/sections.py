@@ -3,7 +3,7 @@
 Sentences here hold whatever the numbers are, or depend on them by a rule that is written out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nmt.report.document import (
@@ -125,8 +125,21 @@ def primary_statistic(results: Results) -> Section | None:
             f"Differences in BLEU at {found[0]['short']['range']} (short) and "
             f"{found[0]['long']['range']} (long), 95 % intervals"
         )
-    tables = [Table(columns, rows, caption)] if rows else []
+    tables = [Table(columns, rows, caption), _by_range(found)] if rows else []
     return Section("What length costs: the difference of differences", before, tables=tables)
+
+
+def _by_range(contrasts: Sequence[Mapping[str, Any]]) -> Table:
+    ranges = [each["range"] for each in contrasts[0]["by_range"]]
+    rows = [
+        (f"{entry['system']} − {entry['baseline']}", *map(with_interval, entry["by_range"]))
+        for entry in contrasts
+    ]
+    return Table(
+        ("contrast", *ranges),
+        rows,
+        f"The difference in BLEU in every range minus that at {contrasts[0]['short']['range']}",
+    )
 
 
 def _primary_sentences(results: Results, primary: Mapping[str, Any]) -> list[str]:
@@ -145,6 +158,12 @@ def _primary_sentences(results: Results, primary: Mapping[str, Any]) -> list[str
         texts.append(
             "The expectation fails: the gap is smaller on long inputs than on short ones, against "
             "what a bottleneck would do."
+        )
+    joined = results["task"]["most_joined"] or {}
+    if results["split"] == "test_joined" and joined["test"] > joined.get("train", 1):
+        texts.append(
+            f"Training joined {joined['train']} sentences at most and the test set "
+            f"{joined['test']}: the longest inputs are also of a new kind."
         )
     texts += _other_budgets(results, primary["baseline"], long)
     table = results["splits"][results["split"]]["systems"]
