@@ -50,12 +50,15 @@ def role(system: System) -> str:
 
 
 def in_order(systems: Sequence[System]) -> list[System]:
-    """Orders systems: one constant context, attention, others, then memory slots from few on."""
+    """Orders systems: one constant context, attention, others, then memory slots from few on.
+
+    Of those that are alike in this, the one with the fewest updates comes first.
+    """
     places = {"constant": 0, "attended": 1, "": 2}
 
-    def place(system: System) -> tuple[bool, int, str, int]:
-        slots = system.memory_slots or 0
-        return slots > 0, places[role(system)], system.model_name if slots else "", slots
+    def place(system: System) -> tuple[bool, int, str, int, float]:
+        slots, updates = system.memory_slots or 0, mean_metric(system, "updates") or 0
+        return slots > 0, places[role(system)], system.model_name if slots else "", slots, updates
 
     return sorted(systems, key=place)
 
