@@ -17,7 +17,7 @@ from fabricated_runs import corpus, write_probes, write_run
 from nmt.cli.compare import main
 from nmt.comparison import contrasts
 from nmt.comparison.results import compare, read_results
-from nmt.figures.length import draw_by_length
+from nmt.figures.length import draw_by_length, system_styles
 from nmt.figures.probes import draw_heat_map
 from nmt.figures.slots import draw_words_per_vector
 from nmt.figures.style import font_families, save_figure
@@ -162,6 +162,17 @@ def test_the_headline_has_a_line_and_a_band_for_each_system_and_split(report):
     assert shade.get_x() == pytest.approx(1.5)  # behind 11-20, as training ended at 20
     (label,) = axes.texts
     assert label.get_text() == "extrapolation: longer than any training input (over 20 words)"
+
+
+def test_a_model_looks_the_same_whatever_it_is_compared_with():
+    def styles(*labels):
+        return system_styles({"systems": [{"label": label, "shown": True} for label in labels]})
+
+    few = styles("rnn", "bahdanau", "transformer")
+    many = styles("rnn, updates=1", "rnn, updates=2", "bahdanau", "other", "transformer")
+    assert many["rnn, updates=1"] == few["rnn"]
+    assert (many["bahdanau"], many["transformer"]) == (few["bahdanau"], few["transformer"])
+    assert len({style.colour for style in many.values()}) == 5
 
 
 def test_points_of_the_load_of_a_vector_are_those_of_the_results(report):

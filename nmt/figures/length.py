@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -30,12 +31,18 @@ class LineStyle:
 
 
 def system_styles(results: Results) -> dict[str, LineStyle]:
-    """Returns the look of each system without slots, the same in every figure."""
-    labels = [system["label"] for system in results["systems"] if system["shown"]]
-    return {
-        label: LineStyle(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)])
-        for i, label in enumerate(labels)
-    }
+    """Returns the look of each system without slots, the same in every figure.
+
+    The first system of each of the three models looks the same in all comparisons.
+    """
+    own = {"rnn": 0, "bahdanau": 1, "transformer": 2}
+    others = count(len(own))
+    styles = {}
+    for label in (system["label"] for system in results["systems"] if system["shown"]):
+        model = label.split(",")[0]
+        place = own.pop(model) if model in own else next(others)
+        styles[label] = LineStyle(COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)])
+    return styles
 
 
 def draw_by_length(results: Results, *, metric: str = "bleu") -> Figure:

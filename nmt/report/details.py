@@ -39,7 +39,7 @@ def paired_tests(results: Results) -> Section | None:
         f"{tests['num_trials']:,} trials, two-sided, corrected for all {len(rows)} tests (Holm). "
         f"One seed of each system (seed {', '.join(map(str, seeds))}), since the test exchanges "
         "translations and each sentence may come once only: it says whether these two trained "
-        "models differ, the intervals above whether the systems do."
+        "models differ, the intervals above whether systems of several seeds do."
     )
     return Section("Paired tests", [before], tables=[Table(columns, rows)])
 

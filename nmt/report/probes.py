@@ -31,9 +31,9 @@ def joined(results: Results) -> Section | None:
         "Joined inputs: length alone",
         [
             "The same sentences, translated one by one and joined into one input, scored against "
-            "the same references: between the two nothing changes but the length of the input. "
+            "the same references: the content is the same, the input longer. "
             "Inputs of more sentences than any in training are also of a new kind: where a system "
-            "falls there only, it is the kind and not the length."
+            "falls there only, length and kind cannot be told apart."
         ],
         [FigureReference("joined_inputs", "BLEU of joined inputs and of their parts alone")],
         [Table(columns, rows)],
@@ -151,9 +151,9 @@ def example(results: Results) -> Section:
     return Section(
         "One long input",
         [
-            f"The longest input of {results['split']!r} that is not longer than the longest "
-            f"training input ({found['source_words']} {results['task']['unit']}s; of several, the "
-            "first), lowest seed."
+            f"The longest input of {results['split']!r} ({found['source_words']} "
+            f"{results['task']['unit']}s; of several, the first) that is not longer than the "
+            f"longest training input ({results['task']['longest_train']}), lowest seed."
         ],
         tables=[Table(("", "text"), rows, is_numeric=False)],
     )

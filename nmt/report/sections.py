@@ -40,6 +40,11 @@ def headline(results: Results) -> Section:
         f"{results['bootstrap']['seed']}). Each range is scored alone, with the n-gram orders that "
         "its translations have (effective order): ranges do not average to the score of the whole."
     )
+    if split == "test_joined":
+        text += (
+            " Each test sentence occurs once for each number of sentences joined; resamples and "
+            "tests take inputs as independent, so what is said of all of them is too certain."
+        )
     after = [f"{name}: {signature}." for name, signature in results["signatures"].items()]
     if len(results["splits"]) > 1:
         other = next(name for name in results["splits"] if name != split)
