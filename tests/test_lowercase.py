@@ -121,7 +121,7 @@ def test_a_copy_in_another_process_lowercases_too(tokenizer):
 
 def test_an_average_keeps_it_and_refuses_to_mix(checkpoint, cased_checkpoint, tmp_path):
     path = tmp_path / "average.ckpt"
-    torch.save(average_checkpoints([checkpoint, checkpoint]), path)
+    torch.save(average_checkpoints([checkpoint]), path)
     assert load_checkpoint(path).tokenizer.lowercase
     with pytest.raises(ValueError, match="has another lowercase"):
         average_checkpoints([checkpoint, cased_checkpoint])
