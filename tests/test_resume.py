@@ -11,7 +11,7 @@ from number_words import corpus_options, make_run, model_options, trainer_option
 
 from nmt.checkpoint import load_checkpoint
 from nmt.run_folder import run_directory
-from nmt.training.callbacks import LastCheckpoint
+from nmt.training.callbacks import LastCheckpoint, ProgressBar
 from nmt.training.checkpoint_io import WholeCheckpointIO
 from nmt.training.schedules import Cosine
 from nmt.training.stopping import SIGNALS, Stopped
@@ -220,6 +220,14 @@ def test_every_changed_option_of_a_resumed_run_is_said(build, tmp_path, caplog):
     assert "Resuming with label_smoothing=0.2 instead of 0.1." in said
     assert "Resuming with trainer.max_steps=3 instead of 2." in said
     assert not any("ckpt_path" in message for message in said)
+
+
+def test_the_bar_of_a_run_that_goes_on_counts_to_the_end_of_its_budget(build, tmp_path, capsys):
+    """Three updates of two micro-batches, within one epoch."""
+    bar = ProgressBar(refresh_rate=1)
+    build(tmp_path, every=1, max_steps=1).fit()
+    build(tmp_path, "ckpt_path=last", max_steps=3, callbacks=(bar,)).fit()
+    assert (bar.train_progress_bar.n, bar.train_progress_bar.total) == (6, 6)
 
 
 def test_a_log_that_a_crash_cut_short_is_continued(build, tmp_path):

@@ -121,7 +121,12 @@ class ProgressBar(TQDMProgressBar):
         """Shows the bar, of a run that goes on within an epoch from where it stopped."""
         super().on_train_start(trainer, *args)
         self.on_train_epoch_start(trainer)  # Lightning leaves it out for an epoch that goes on
-        self.train_progress_bar.initial = trainer.fit_loop.epoch_loop.batch_progress.current.ready
+        done = trainer.fit_loop.epoch_loop.batch_progress.current.ready
+        self.train_progress_bar.initial = done
+        # Lightning counts what is left of the budget from the start of the epoch.
+        left = (trainer.max_steps - trainer.global_step) * trainer.accumulate_grad_batches
+        if done and trainer.max_steps > 0:
+            self.train_progress_bar.total = min(trainer.num_training_batches, done + left)
 
     def get_metrics(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule
