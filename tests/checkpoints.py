@@ -5,16 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from models_for_tests import OPTIONS, tiny_model
+from models_for_tests import OPTIONS, TARGETS, tiny_model
 
 from nmt.checkpoint import FORMAT_VERSION, HYPER_PARAMETERS
 from nmt.tokenizer import Tokenizer
 
-TARGETS = {
-    "rnn": "nmt.models.recurrent.RecurrentEncoderDecoder",
-    "bahdanau": "nmt.models.recurrent.RecurrentEncoderDecoder",
-    "transformer": "nmt.models.transformer.Transformer",
-}
 LOUD = 8.0  # times what the layers write as they are drawn: else the last token is repeated
 
 

@@ -14,5 +14,5 @@ def seed():
 
 @pytest.fixture(params=MODEL_NAMES)
 def model(request):
-    """Each of the three models, tiny, without dropout, in evaluation mode."""
+    """Each of the models, tiny, without dropout, in evaluation mode."""
     return tiny_model(request.param)

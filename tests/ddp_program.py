@@ -1,7 +1,7 @@
 """What test_ddp.py checks, run by one process or by each of two: python ddp_program.py FOLDER.
 
 Every part is a function of a folder and the number of ranks; what it returns is compared. Each
-of the three models is trained in one: DDP complains about a parameter without a gradient.
+of the models is trained in one: DDP complains about a parameter without a gradient.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The three models at tiny sizes, a different number for every dimension."""
+"""The models at tiny sizes, a different number for every dimension."""
 
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.models.recurrent import RecurrentEncoderDecoder
+from nmt.models.sutskever import StackedEncoderDecoder
 from nmt.models.transformer import Transformer
 
-MODEL_NAMES = ["rnn", "bahdanau", "transformer"]
+MODEL_NAMES = ["sutskever", "rnn", "bahdanau", "transformer"]
 ATTENDING = ["bahdanau", "transformer"]
 VOCAB_SIZE = 53
 
@@ -16,7 +17,15 @@ RECURRENT = {
     "dropout": 0.0,
     "memory_slots": None,
 }
+KINDS = {
+    "sutskever": StackedEncoderDecoder,
+    "rnn": RecurrentEncoderDecoder,
+    "bahdanau": RecurrentEncoderDecoder,
+    "transformer": Transformer,
+}
+TARGETS = {name: f"{kind.__module__}.{kind.__qualname__}" for name, kind in KINDS.items()}
 OPTIONS = {
+    "sutskever": {"width": 13, "hidden": 17, "layers": 2, "dropout": 0.0, "reverse_source": True},
     "rnn": {**RECURRENT, "attention": "none", "attention_dim": None},
     "bahdanau": {**RECURRENT, "attention": "additive", "attention_dim": 11},
     "transformer": {
@@ -37,5 +46,4 @@ OPTIONS = {
 
 def tiny_model(name: str, *, vocab_size: int = VOCAB_SIZE, **options) -> EncoderDecoder:
     """Returns a new model of that name in evaluation mode; `options` replace its defaults."""
-    kind = Transformer if name == "transformer" else RecurrentEncoderDecoder
-    return kind(vocab_size=vocab_size, **{**OPTIONS[name], **options}).eval()
+    return KINDS[name](vocab_size=vocab_size, **{**OPTIONS[name], **options}).eval()

@@ -65,7 +65,7 @@ def corpus_options(folder: Path, **splits: int | Pairs) -> list[str]:
 
 def model_options(name: str, **changes: Any) -> list[str]:
     """Returns the options of a tiny model, one layer deep."""
-    options = OPTIONS[name] | {key: 1 for key in OPTIONS[name] if key.endswith("_layers")} | changes
+    options = OPTIONS[name] | {key: 1 for key in OPTIONS[name] if key.endswith("layers")} | changes
     values = {key: "null" if value is None else value for key, value in options.items()}
     return [f"model={name}", *(f"model.{key}={value}" for key, value in values.items())]
 

@@ -8,19 +8,13 @@ import sys
 import pytest
 import pytorch_lightning as pl
 import torch
-from models_for_tests import MODEL_NAMES, OPTIONS, tiny_model
+from models_for_tests import MODEL_NAMES, OPTIONS, TARGETS, tiny_model
 
 from nmt.checkpoint import FORMAT_VERSION, HYPER_PARAMETERS, build, check_resumable, load_checkpoint
 from nmt.data.tokenizer_training import train_tokenizer
 from nmt.decoding.beam import BeamSearch
 from nmt.tokenizer import Tokenizer
 from nmt.training.translation_module import TranslationModule
-
-TARGETS = {
-    "rnn": "nmt.models.recurrent.RecurrentEncoderDecoder",
-    "bahdanau": "nmt.models.recurrent.RecurrentEncoderDecoder",
-    "transformer": "nmt.models.transformer.Transformer",
-}
 
 
 @pytest.fixture(scope="module")

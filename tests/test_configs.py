@@ -79,6 +79,7 @@ def test_every_experiment_makes_an_update(name, tmp_path):
     config = composed(
         f"experiment={name}",
         "trainer=cpu",
+        "model_name=tiny",  # Hydra's choice, in train.py
         f"run_dir={tmp_path / 'run'}",
         *tiny,
         "data.hub=null",

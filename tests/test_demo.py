@@ -14,7 +14,7 @@ import chromium
 import numpy as np
 import pytest
 from checkpoints import write_checkpoint
-from models_for_tests import MODEL_NAMES, tiny_model
+from models_for_tests import tiny_model
 
 from nmt.data.tokenizer_training import train_tokenizer
 from nmt.decoding.greedy import GreedySearch
@@ -24,6 +24,7 @@ from nmt.demo.page import escaped, page
 from nmt.tokenizer import Tokenizer
 from nmt.translator import Translator
 
+NAMES = ["rnn", "bahdanau", "transformer"]
 SCRIPT = Path(__file__).parents[1] / "scripts" / "demo.py"
 EVIL = """<img src=x onerror="window.hacked=1"> ${window.hacked=1} {{hacked}} `ä`"""
 
@@ -47,7 +48,7 @@ def models(tokenizer):
                 target_lang="de",
             ),
         )
-        for name in MODEL_NAMES
+        for name in NAMES
     ]
 
 
@@ -149,10 +150,9 @@ needs_chromium = pytest.mark.skipif(chromium.PROGRAM is None, reason="needs Chro
 
 @pytest.fixture
 def address(tokenizer, tmp_path):
-    """Serves all three models as a user would, on a free port, until the test is over."""
+    """Serves three models as a user would, on a free port, until the test is over."""
     paths = [
-        str(write_checkpoint(tmp_path / f"{name}.ckpt", tokenizer.model, name))
-        for name in MODEL_NAMES
+        str(write_checkpoint(tmp_path / f"{name}.ckpt", tokenizer.model, name)) for name in NAMES
     ]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

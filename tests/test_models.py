@@ -7,11 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 import yaml
-from models_for_tests import ATTENDING, MODEL_NAMES, VOCAB_SIZE, tiny_model
+from models_for_tests import ATTENDING, KINDS, MODEL_NAMES, TARGETS, VOCAB_SIZE, tiny_model
 
 from nmt.models.positions import POSITIONS
-from nmt.models.recurrent import RecurrentEncoderDecoder
-from nmt.models.transformer import Transformer
 from nmt.special_tokens import PAD
 
 LENGTHS = [11, 5, 2]
@@ -265,9 +263,10 @@ def test_attention_has_the_shapes_of_the_interface(source, mask, target_in):
     assert attention.encoder_self is attention.decoder_self is None
 
 
-def test_a_model_without_attention_says_so(source, mask, target_in):
+@pytest.mark.parametrize("name", sorted(set(MODEL_NAMES) - set(ATTENDING)))
+def test_a_model_without_attention_says_so(name, source, mask, target_in):
     with pytest.raises(ValueError, match="no attention"):
-        tiny_model("rnn").attention(source, mask, target_in)
+        tiny_model(name).attention(source, mask, target_in)
 
 
 def test_attention_is_that_of_the_hot_path(source, mask, target_in):
@@ -326,7 +325,7 @@ def test_slots_do_not_depend_on_padding(name, source, mask, target_in):
 
 
 @pytest.mark.parametrize("vocab_size", [500, 4_000, 16_000])
-def test_sizes_of_the_three_agree_within_five_percent(vocab_size):
+def test_sizes_of_all_agree_within_five_percent(vocab_size):
     totals = {}
     for name in MODEL_NAMES:
         counts = shipped(name, vocab_size).num_parameters()
@@ -339,11 +338,9 @@ def test_sizes_of_the_three_agree_within_five_percent(vocab_size):
 def shipped(name, vocab_size):
     """The model of a configuration file, without memory for its weights."""
     options = yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))
-    kind = {kind.__name__: kind for kind in [RecurrentEncoderDecoder, Transformer]}[
-        options.pop("_target_").rpartition(".")[2]
-    ]
+    kinds = {TARGETS[known]: KINDS[known] for known in KINDS}
     with torch.device("meta"):
-        return kind(vocab_size=vocab_size, **options)
+        return kinds[options.pop("_target_")](vocab_size=vocab_size, **options)
 
 
 def test_presets_have_the_sizes_of_the_paper():
@@ -383,6 +380,8 @@ def test_presets_have_the_sizes_of_the_paper():
         ("bahdanau", {"attention": "dot"}, "attention is 'dot'; .* none, additive"),
         ("bahdanau", {"memory_slots": -1}, "memory_slots is -1"),
         ("rnn", {"dropout": 1}, "dropout is 1"),
+        ("sutskever", {"layers": 0}, "layers is 0"),
+        ("sutskever", {"reverse_source": "no"}, "reverse_source is 'no'; it must be true or false"),
         ("rnn", {"decoder_hidden": 0}, "decoder_hidden is 0"),
         ("rnn", {"vocab_size": 0}, "vocab_size is 0"),
     ],

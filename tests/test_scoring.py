@@ -32,7 +32,7 @@ def tokenizer():
 
 @pytest.fixture(params=MODEL_NAMES)
 def translator(request, tokenizer):
-    """Each of the three models, untrained but far from certain."""
+    """Each of the models, untrained but far from certain."""
     model = tiny_model(request.param, vocab_size=tokenizer.vocab_size)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -1,4 +1,4 @@
-"""The searches with all three models, untrained but opinionated."""
+"""The searches with all models, untrained but opinionated."""
 
 import pytest
 import torch

@@ -17,6 +17,7 @@ from nmt.special_tokens import PAD
 SGD = {"_target_": "torch.optim.SGD", "lr": 0.125}
 CONSTANT = {"_target_": "nmt.training.schedules.Cosine", "updates": 1000, "warmup": 0}
 WIDER = {
+    "sutskever": ["model.width=32", "model.hidden=48"],
     "rnn": ["model.width=32", "model.decoder_hidden=96", "model.encoder_hidden=32"],
     "bahdanau": ["model.width=32", "model.decoder_hidden=64", "model.encoder_hidden=32"],
     "transformer": ["model.width=64", "model.feed_forward=96"],

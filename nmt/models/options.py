@@ -25,6 +25,16 @@ def check_dropout(name: str, value: object) -> None:
         raise ValueError(f"{name} is {value!r}; it must be a number in [0, 1)")
 
 
+def check_flag(name: str, value: object) -> None:
+    """Refuses what is neither true nor false.
+
+    Raises:
+        ValueError: `value` is something else.
+    """
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is {value!r}; it must be true or false")
+
+
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Refuses a value that is not one of the `choices`.
 
