@@ -33,9 +33,9 @@ class LineStyle:
 def system_styles(results: Results) -> dict[str, LineStyle]:
     """Returns the look of each system without slots, the same in every figure.
 
-    The first system of each of the three models looks the same in all comparisons.
+    The first system of each of the shipped models looks the same in all comparisons.
     """
-    own = {"rnn": 0, "bahdanau": 1, "transformer": 2}
+    own = {"rnn": 0, "bahdanau": 1, "transformer": 2, "sutskever": 3}
     others = count(len(own))
     styles = {}
     for label in (system["label"] for system in results["systems"] if system["shown"]):
