@@ -293,14 +293,16 @@ def test_a_first_nan_gives_way_to_any_number(options):  # (case 79)
     assert load_checkpoint(run.fit()).updates == 2
 
 
-def test_early_stopping_keeps_the_update_it_stopped_at(options):
+def test_early_stopping_keeps_the_update_it_stopped_at_and_says_why(options, caplog):
     run = make_run(
         *options("callbacks=early_stopping", "num_validations=9", max_steps=9),
         "callbacks.early_stopping.patience=2",
         callbacks=(Scripted(3.0, 4.0, 2.0, 1.0, 9.0),),
     )
-    assert load_checkpoint(run.fit()).updates == 2
+    with caplog.at_level(logging.INFO, logger="nmt"):
+        assert load_checkpoint(run.fit()).updates == 2
     assert load_checkpoint(run.checkpoints / "last.ckpt").updates == 4
+    assert "Stopped after 4 of 9 updates: Monitored metric valid_bleu did not" in caplog.text
 
 
 def test_the_best_checkpoint_scores_what_was_logged(options):  # (cases 71, 107)

@@ -125,6 +125,11 @@ def fit(
         raise ValueError(
             f"the run made 0 updates in {trainer.current_epoch} epochs: give it training data."
         )
+    reason = getattr(trainer.early_stopping_callback, "stopping_reason_message", None)
+    if reason and trainer.global_step < trainer.max_steps:
+        logger.info(
+            "Stopped after %d of %d updates: %s", trainer.global_step, trainer.max_steps, reason
+        )
     # Its name alone: the folder may have been moved since.
     best = checkpoints / Path(getattr(trainer.checkpoint_callback, "best_model_path", "")).name
     if not best.is_file():
