@@ -1,6 +1,7 @@
 """A comparison holds what the runs hold, and refuses runs that cannot be compared."""
 
 import json
+import math
 import shutil
 from statistics import mean
 
@@ -10,7 +11,7 @@ from fabricated_runs import corpus, translations, write_probes, write_run
 from sacrebleu.metrics.chrf import CHRF
 
 from nmt.comparison import contrasts
-from nmt.comparison.capacity import explained, isotonic_fit
+from nmt.comparison.capacity import explained, half_load, isotonic_fit
 from nmt.comparison.contrasts import compared_ranges
 from nmt.comparison.results import compare
 from nmt.comparison.split_scores import length_ranges
@@ -407,6 +408,13 @@ def test_the_falling_fit_pools_what_rises():
     # At 2 the mean is 4, at 3 it is 6: both become (3 + 5 + 6) / 3.
     third = 14 / 3
     assert isotonic_fit(x, y) == pytest.approx([1, 8, third, third, third])
+
+
+def test_half_load_is_where_the_falling_fit_has_half_of_its_first_value():
+    load = np.array([1.0, 1.0, 2.0, 8.0])
+    # 80 at 1, 50 at 2, 30 at 8: 40 is half way from 2 to 8 on a log axis.
+    assert half_load(load, np.array([70.0, 90.0, 50.0, 30.0])) == pytest.approx(4)
+    assert math.isnan(half_load(load, np.array([70.0, 90.0, 50.0, 45.0])))
 
 
 def test_explained_variance():

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from nmt.comparison.bootstrap import interval
 from nmt.comparison.contrasts import role
-from nmt.comparison.split_scores import SplitScores, measured_entry
+from nmt.comparison.split_scores import SplitScores, interval_entry, measured_entry
 from nmt.comparison.sufficient_statistics import Floats
 from nmt.comparison.systems import System
 
@@ -41,6 +42,25 @@ def explained(y: Floats, fitted: Floats) -> float | None:
     return 1 - float(((y - fitted) ** 2).sum()) / spread if spread > 0 else None
 
 
+def half_load(load: Floats, bleu: Floats) -> float:
+    """Returns the load at which the falling fit has half of its value at the lowest load.
+
+    Args:
+        load: (n,), words per vector.
+        bleu: (n,)
+
+    Returns:
+        The load, straight between points on a log axis; not a number where BLEU falls less.
+    """
+    places, first = np.unique(load, return_index=True)
+    levels = isotonic_fit(load, bleu)[first]
+    below = np.flatnonzero(levels <= levels[0] / 2)
+    if levels[0] <= 0 or not len(below):
+        return float("nan")
+    around = slice(below[0] - 1, below[0] + 1)
+    return float(np.exp(np.interp(-levels[0] / 2, -levels[around], np.log(places[around]))))
+
+
 def slot_families(systems: Sequence[System]) -> dict[str, list[System]]:
     """Groups systems that differ in their memory slots alone; groups without any are left out."""
     families: dict[str, list[System]] = {}
@@ -64,8 +84,8 @@ def slot_results(
         bits: Information of each sentence, where the corpus knows it.
 
     Returns:
-        The points of each family of slot counts and of one constant vector, and how well one
-        curve fits them; None where no system has memory slots.
+        The points of each family of slot counts and of one constant vector, how well one curve
+        fits them and at which load it has fallen by half; None where no system has memory slots.
     """
     families = slot_families(systems)
     if not families:
@@ -84,14 +104,35 @@ def slot_results(
         for point in _points(scores, system, information)
     ]
     groups = {name: [p for p in points if p["family"] == name] for name in families}
+    halves = {name: _half(group) for name, group in groups.items()}
+    first = next(iter(halves.values()))
     if len(groups) > 1:
         groups["all of them"] = points
     return {
         "families": {n: [s.label for s in family] for n, family in families.items()},
-        "points": points,
-        "final_state": final_states,
-        "fits": [_fits(name, group) for name, group in groups.items()],
+        "points": [_entry(point) for point in points],
+        "final_state": [_entry(point) for point in final_states],
+        "fits": [{"family": name, **_fits(group)} for name, group in groups.items()],
+        "half": {
+            name: {
+                "load": interval_entry(interval(*half)),
+                "ratio": interval_entry(interval(half[0] / first[0], half[1] / first[1])),
+            }
+            for name, half in halves.items()
+        },
     }
+
+
+def _entry(point: dict[str, Any]) -> dict[str, Any]:
+    return point | {"bleu": measured_entry(point["bleu"])}
+
+
+def _half(points: Sequence[dict[str, Any]]) -> tuple[float, Floats]:
+    """Returns `half_load` of the words per vector, and in each resample (R,)."""
+    load = np.array([point["words_per_vector"] for point in points])
+    resampled = np.stack([point["bleu"].replicates for point in points], axis=1)
+    value = half_load(load, np.array([point["bleu"].value for point in points]))
+    return value, np.array([half_load(load, bleu) for bleu in resampled])
 
 
 def _points(scores: SplitScores, system: System, bits: Floats | None) -> list[dict[str, Any]]:
@@ -109,14 +150,14 @@ def _points(scores: SplitScores, system: System, bits: Floats | None) -> list[di
             "bits_per_vector": None
             if bits is None
             else float((bits / vectors)[each.members].mean()),
-            "bleu": measured_entry(scores.bleu(system.label, each.members)),
+            "bleu": scores.bleu(system.label, each.members),
         }
         for each in scores.ranges
     ]
 
 
-def _fits(name: str, points: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    y = np.array([point["bleu"]["value"] for point in points])
+def _fits(points: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    y = np.array([point["bleu"].value for point in points])
 
     curves: dict[str, list[tuple[float, float]]] = {}
     r2: dict[str, float | None] = {}
@@ -137,7 +178,6 @@ def _fits(name: str, points: Sequence[dict[str, Any]]) -> dict[str, Any]:
         separate[ours] = isotonic_fit(lengths[ours], y[ours])
         predicted[ours] = _predict(load[~ours], y[~ours], load[ours])
     return {
-        "family": name,
         "num_points": len(points),
         **{f"r2_{key}": value for key, value in r2.items()},
         "curves": curves,

@@ -1,6 +1,7 @@
 """Figures of memory slots: BLEU by input length and by the load of a memory vector."""
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 from matplotlib import colormaps
@@ -12,6 +13,8 @@ from matplotlib.ticker import FixedLocator, ScalarFormatter
 
 from nmt.figures.length import LineStyle, Results, draw_band, finish_lengths, ranges_of
 from nmt.figures.style import GREY, INK, MARKERS, new_figure, set_score_axis, tidy
+
+DASHES = ("-", "--", ":", "-.")  # of the families
 
 
 def draw_slots_by_length(results: Results) -> Figure:
@@ -62,7 +65,7 @@ def _slots_name(results: Results, label: str) -> str:
 
 
 def draw_words_per_vector(results: Results) -> Figure:
-    """Draws BLEU against words, and bits if known, per memory vector, with the one-curve fit."""
+    """Draws BLEU by words, and bits if known, per memory vector, with a fit for each family."""
     slots, unit = results["slots"], results["task"]["unit"]
     panels = [("words_per_vector", f"{unit}s per vector"), ("bits_per_vector", "bits per vector")]
     panels = [p for p in panels if slots["points"][0][p[0]] is not None]
@@ -71,12 +74,19 @@ def draw_words_per_vector(results: Results) -> Figure:
         zip(figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True)
     ):
         _draw_points(axes, results, key)
-        fit = slots["fits"][-1]
-        places = fit["curves"][key]
-        r2 = fit[f"r2_{key}"]
-        axes.plot(*zip(*places, strict=True), color=INK, linewidth=1.2, drawstyle="steps-mid")
-        if r2 is not None:
-            axes.set_title(f"one falling curve: R² = {r2:.3f}", fontsize=10, color=INK, loc="left")
+        fits = slots["fits"][: len(slots["families"])]
+        for fit, dashes in zip(fits, cycle(DASHES)):
+            axes.plot(
+                *zip(*fit["curves"][key], strict=True),
+                color=INK,
+                linewidth=1.2,
+                linestyle=dashes,
+                drawstyle="steps-mid",
+            )
+        found = [fit[f"r2_{key}"] for fit in fits]
+        title = f"one falling curve{' each' if len(fits) > 1 else ''}: R² = "
+        title += ", ".join("-" if r2 is None else f"{r2:.3f}" for r2 in found)
+        axes.set_title(title, fontsize=10, color=INK, loc="left")
         axes.set_xscale("log")
         axes.set_xlabel(f"{name} (log scale)", color=INK)
         highest = max(point[key] for point in [*slots["points"], *slots["final_state"]])
@@ -124,14 +134,23 @@ def _slots_legend(figure: Figure, results: Results) -> None:
     names = {point["system"]: point["slots"] for point in slots["points"]}
     colours = {names[k]: style.colour for k, style in slot_styles(results, labels).items()}
     looks = [
-        (f"k = {'all' if count is None else count}", LineStyle(colours[count], "s"))
+        (f"k = {'all' if count is None else count}", LineStyle(colours[count], "s", "none"))
         for count in sorted(colours, key=lambda count: (count is None, count))
     ]
-    looks += [(name, LineStyle(INK, MARKERS[i])) for i, name in enumerate(slots["families"])]
-    constants = dict.fromkeys(point["family"] for point in slots["final_state"])
-    looks += [(", ".join(constants) + " (final state)", LineStyle(GREY, "x"))] if constants else []
-    handles = [
-        Line2D([], [], color=look.colour, marker=look.marker, linestyle="none", label=name)
-        for name, look in looks
+    several = len(slots["families"]) > 1
+    looks += [
+        (name, LineStyle(INK, MARKERS[number], DASHES[number % len(DASHES)] if several else "none"))
+        for number, name in enumerate(slots["families"])
     ]
+    constants = dict.fromkeys(point["family"] for point in slots["final_state"])
+    looks += (
+        [(", ".join(constants) + " (final state)", LineStyle(GREY, "x", "none"))]
+        if constants
+        else []
+    )
+    handles = [
+        Line2D([], [], color=look.colour, marker=look.marker, label=name) for name, look in looks
+    ]
+    for handle, (_, look) in zip(handles, looks, strict=True):
+        handle.set(linestyle=look.dashes)
     figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False, fontsize=8.5)

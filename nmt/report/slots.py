@@ -17,6 +17,7 @@ def slots(results: Results) -> Section | None:
         (fit["family"], str(fit["num_points"]), *(number(fit.get(key), 3) for key in keys))
         for fit in found["fits"]
     ]
+    unit = results["task"]["unit"]
     return Section(
         "Memory slots: words per vector",
         [
@@ -29,12 +30,13 @@ def slots(results: Results) -> Section | None:
             FigureReference(
                 "words_per_vector",
                 "Each point is one k and one length range, with its 95 % interval; the line is the "
-                "best falling step function of the load through the points with slots",
+                "best falling step function of the load through the points with slots of a family",
             ),
         ],
         [
             _slots_table(results),
             Table(columns, rows, "How well one curve fits: R² of non-increasing (isotonic) fits"),
+            _halves_table(results),
         ],
         [
             _rises(results),
@@ -45,6 +47,9 @@ def slots(results: Results) -> Section | None:
             "per vector; one of input length for all k, which knows no slots; and a separate "
             "function of length for each k, the most that falling curves could explain. The "
             "systems with one final state are shown but not fitted.",
+            f"The load that halves BLEU: {unit}s per vector where the curve of a family has half "
+            "of its value at the lowest load, straight between points on a log axis; resamples "
+            "in which it never falls so far are left out.",
             "What came before: Britz, Guan and Luong (2017), Efficient Attention using a "
             "Fixed-Size Memory Representation, attend to K fixed contexts; Vázquez et al. (2020), "
             "A Systematic Study of Inner-Attention-Based Sentence Representations in Multilingual "
@@ -73,6 +78,18 @@ def _rises(results: Results) -> str:
         f"for the means at {len(falls)} of {len(steps) * len(ranges)} steps ({places}); at "
         f"{sum(clear for *_, clear in falls)} of them the intervals do not overlap."
     )
+
+
+def _halves_table(results: Results) -> Table:
+    halves = results["slots"]["half"]
+    columns = ["systems", f"{results['task']['unit']}s per vector"]
+    rows = [[name, with_interval(half["load"])] for name, half in halves.items()]
+    if len(halves) > 1:
+        columns.append("times the first")
+        rows = [
+            [*row, with_interval(h["ratio"])] for row, h in zip(rows, halves.values(), strict=True)
+        ]
+    return Table(columns, rows, "The load that halves BLEU")
 
 
 def _slots_table(results: Results) -> Table:
