@@ -7,6 +7,7 @@ import pytest
 
 from nmt.evaluation.length import Bucket
 from nmt.figures.bleu_by_length import draw_bleu_by_length, plot_bleu_by_length
+from nmt.figures.style import new_figure, set_score_axis
 
 EDGES = (10, 20, 30, None)
 
@@ -103,6 +104,14 @@ def test_the_axis_of_scores_starts_at_zero_and_holds_every_point():
         bottom, top = axes.get_ylim()
         assert bottom == 0
         assert top > best
+
+
+def test_panels_beside_each_other_hold_the_points_of_all():
+    high, low = new_figure(4, 3).subplots(1, 2, sharey=True)
+    for axes, best in ((high, 85.0), (low, 72.0)):
+        axes.plot([0, 1], [best, 5.0])
+        set_score_axis(axes, "BLEU")
+    assert high.get_ylim()[1] > 85
 
 
 def test_the_same_numbers_are_the_same_bytes_without_a_date(tmp_path):

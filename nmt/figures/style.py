@@ -44,8 +44,9 @@ def score_top(best: float) -> float:
 
 
 def set_score_axis(axes: Axes, name: str) -> None:
-    """Names the axis of scores and lets it run from 0 to above the best drawn so far."""
-    axes.set_ylim(0, score_top(min(100.0, float(axes.dataLim.y1))))
+    """Names the axis of scores; it runs from 0 to above the best drawn so far, here and beside."""
+    beside = axes.get_shared_y_axes().get_siblings(axes)
+    axes.set_ylim(0, score_top(min(100.0, max(float(each.dataLim.y1) for each in beside))))
     axes.set_ylabel(name, color=INK)
 
 
