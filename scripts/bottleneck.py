@@ -59,6 +59,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("seed, model and folders belong to the plan: use --seeds, --models, --output")
     if options.rnn_budgets and options.updates is None:
         parser.error("--rnn-budgets are multiples of --updates, which is missing")
+    if options.slots and not set(options.slot_models) & set(options.models):
+        parser.error("--slots are of --slot-models, none of which is among --models")
+    if options.rnn_budgets and "rnn" not in options.models:
+        parser.error("--rnn-budgets are of the rnn, which is not among --models")
+    if 1 in options.rnn_budgets:
+        parser.error("--rnn-budgets 1 is the rnn itself: leave it out")
     if options.jobs < 1:
         parser.error(f"--jobs is {options.jobs}; at least one training has to run")
     if unknown := {model for model, _ in options.set} - {*MODELS, *options.models}:
@@ -135,11 +141,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
+    return list(dict.fromkeys(int(part) for part in text.split(",")))
 
 
 def _names(text: str) -> list[str]:
-    return text.split(",")
+    return list(dict.fromkeys(text.split(",")))
 
 
 def _plan(options: argparse.Namespace) -> Iterator[PlannedRun]:

@@ -61,6 +61,24 @@ def test_options_for_a_model_that_is_not_there_are_refused(bottleneck, tmp_path,
     assert "--set rn: no such model; one of rnn," in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--models", "rnn", "--slots", "1,2"], "--slots are of --slot-models, none of which"),
+        (["--models", "bahdanau", "--rnn-budgets", "2"], "the rnn, which is not among --models"),
+        (["--rnn-budgets", "1,2"], "--rnn-budgets 1 is the rnn itself"),
+    ],
+)
+def test_what_would_do_nothing_is_refused(bottleneck, options, said, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        bottleneck.main([*options, "--updates", "9", "--output", str(tmp_path)])
+    assert said in capsys.readouterr().err
+
+
+def test_a_seed_named_twice_is_planned_once(bottleneck):
+    assert len(planned(bottleneck, "--seeds", "1,1", "--models", "rnn,rnn")) == 1
+
+
 @pytest.mark.parametrize("more", [[], ["--experiment", "multi30k_joined"]])
 def test_a_model_without_a_file_is_refused_before_the_first_run(bottleneck, tmp_path, capsys, more):
     with pytest.raises(SystemExit):

@@ -11,7 +11,7 @@ from nmt.figures.length import draw_kinds
 from nmt.report.report import write_report
 
 LENGTHS = [4, 5, 6, 14, 15, 16]
-KINDS = ["single", "multi", "single", "multi", "multi", "multi"]
+KINDS = ["sentence", "multi", "sentence", "multi", "multi", "multi"]
 DOCUMENTS = ["gimp/a", "gimp/b", "kde/c", "kde/d", "kde/d", "wesnoth/e"]
 
 
@@ -33,8 +33,8 @@ def results(tmp_path, monkeypatch):
 
 def test_each_kind_is_scored_alone(results):
     kinds = results["kinds"]
-    assert list(kinds) == ["single", "multi"]
-    single, multi = kinds["single"]["systems"]["rnn"], kinds["multi"]["systems"]["rnn"]
+    assert list(kinds) == ["sentence", "multi"]
+    single, multi = kinds["sentence"]["systems"]["rnn"], kinds["multi"]["systems"]["rnn"]
     assert [(b["range"], b["num_sentences"]) for b in single] == [("1-10", 2)]
     assert [(b["range"], b["num_sentences"]) for b in multi] == [("1-10", 1), ("11-20", 3)]
     assert single[0]["bleu"]["value"] == pytest.approx(100)

@@ -16,7 +16,7 @@ from fabricated_runs import corpus, write_probes, write_run
 
 from nmt.cli.compare import main
 from nmt.comparison import contrasts
-from nmt.comparison.results import compare, read_results
+from nmt.comparison.results import VERSION, compare, read_results
 from nmt.figures.length import draw_by_length, system_styles
 from nmt.figures.probes import draw_heat_map
 from nmt.figures.slots import draw_words_per_vector
@@ -245,10 +245,12 @@ def test_systems_that_do_not_differ_fail_the_expectation_in_words(tmp_path):
 
 
 def test_a_baseline_that_fails_short_inputs_is_called_under_trained(tmp_path):
-    write_run(tmp_path / "rnn", wrong(0.1))
-    write_run(tmp_path / "bahdanau", wrong(0), model_name="bahdanau")
-    text = text_of(compare([tmp_path]), tmp_path / "out")
-    assert "Under-training is not excluded: rnn reaches" in text
+    for name, said in (("grammar", "rnn reaches"), ("captions", "at 1-10 rnn has")):
+        runs, data = tmp_path / name, {"name": name}
+        write_run(runs / "rnn", wrong(0.1), data=data)
+        write_run(runs / "bahdanau", wrong(0), model_name="bahdanau", data=data)
+        text = text_of(compare([runs]), runs / "out")
+        assert f"Under-training is not excluded: {said}" in text
 
 
 @pytest.mark.parametrize(("most", "is_new"), [(3, True), (2, False)])
@@ -267,9 +269,10 @@ def test_inputs_joined_of_more_than_in_training_are_called_new(tmp_path, most, i
 
 
 def test_a_longer_trained_baseline_that_has_learnt_short_inputs_is_named_beside_it(tmp_path):
-    write_run(tmp_path / "a", wrong(0.1))
-    write_run(tmp_path / "b", wrong(0.0), updates=400)
-    write_run(tmp_path / "c", wrong(0), model_name="bahdanau")
+    data = {"name": "grammar"}
+    write_run(tmp_path / "a", wrong(0.1), data=data)
+    write_run(tmp_path / "b", wrong(0.0), updates=400, data=data)
+    write_run(tmp_path / "c", wrong(0), model_name="bahdanau", data=data)
     text = text_of(compare([tmp_path]), tmp_path / "out")
     assert "Under-training is not excluded" not in text
     assert "But rnn, max_steps=400 passes the mark and has 100.0 at" in text
@@ -298,6 +301,26 @@ def test_slots_that_help_and_slots_that_do_not_are_told_apart(tmp_path):
     assert "As expected, mean BLEU rises" in text
     text = text_of(compare([tmp_path]), tmp_path / "out")
     assert "does not hold for the means at 3 of 6 steps" in text
+
+
+def test_intervals_of_few_seeds_say_what_they_do_not_hold(tmp_path):
+    for seed in (1, 2):
+        write_run(tmp_path / f"b{seed}", wrong(0), model_name="bahdanau", seed=seed)
+    text = text_of(compare([tmp_path]), tmp_path / "out")
+    assert "fewer than 5 seeds are somewhat too narrow" in text
+    assert "With one seed" not in text
+    write_run(tmp_path / "rnn", wrong(0.1))
+    text = text_of(compare([tmp_path]), tmp_path / "out")
+    assert "With one seed (rnn), intervals hold what other test sentences would change" in text
+
+
+def test_probes_of_slots_alone_leave_no_empty_figures(tmp_path):
+    write_run(tmp_path / "rnn", wrong(0.1), splits=SPLITS)
+    slots = {"memory_slots": 2}
+    run = write_run(tmp_path / "slots", wrong(0), model_name="bahdanau", model=slots, splits=SPLITS)
+    write_probes(run, **PROBES)
+    text = text_of(compare([tmp_path]), tmp_path / "out")
+    assert "Training sentences" not in text
 
 
 def test_without_the_minimal_pair_there_is_no_primary_statistic(tmp_path):
@@ -400,7 +423,7 @@ def test_an_output_that_is_a_file_is_refused_before_the_work(tmp_path, capsys):
 def test_results_are_plain_json(report):
     text = (report / "results.json").read_text(encoding="utf-8")
     assert "NaN" not in text
-    assert json.loads(text)["version"] == 1
+    assert json.loads(text)["version"] == VERSION
 
 
 def test_templates_are_named_as_package_data():

@@ -7,6 +7,7 @@ from statistics import mean
 
 import numpy as np
 import pytest
+import yaml
 from fabricated_runs import corpus, translations, write_probes, write_run
 from sacrebleu.metrics.chrf import CHRF
 
@@ -399,6 +400,37 @@ def test_words_per_vector_are_counted_with_no_more_vectors_than_words(runs):
     assert load[1, "21-30"] == 23
 
 
+def test_one_count_of_slots_alone_makes_no_family(tmp_path):
+    write_run(tmp_path / "rnn", half_wrong)
+    write_run(tmp_path / "b", half_wrong, model_name="bahdanau", model={"memory_slots": 4})
+    assert compare([tmp_path])["slots"] is None
+
+
+def test_an_option_that_is_null_is_one_that_is_not_there(tmp_path):
+    write_run(tmp_path / "old", half_wrong, seed=1)
+    write_run(tmp_path / "new", half_wrong, seed=2, model={"positions": None})
+    (system,) = compare([tmp_path])["systems"]
+    assert system["seeds"] == [1, 2]
+
+
+def test_averaged_weights_are_another_system(tmp_path):
+    for seed, name in enumerate(("plain", "ema")):
+        folder = write_run(tmp_path / name, half_wrong, seed=seed)
+    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    config["callbacks"] = {"ema": {"decay": 0.9}, "progress": {"refresh": 2}}
+    (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    labels = {system["label"] for system in compare([tmp_path])["systems"]}
+    assert labels == {"rnn", "rnn, decay=0.9"}
+
+
+def test_a_range_above_the_first_is_contrasted_though_it_is_longer_than_training(tmp_path):
+    for name in ("rnn", "bahdanau"):
+        write_run(tmp_path / name, half_wrong, model_name=name, longest_train_source_words=12)
+    found = compare([tmp_path])["differences"][0]
+    assert found["short"]["range"] == "1-10"
+    assert found["long"]["range"] != "1-10"
+
+
 # --- small parts ---
 
 
@@ -437,3 +469,8 @@ def test_explained_variance():
 )
 def test_ways_to_fail(hypothesis, expected):
     assert failures("one two", hypothesis) == expected
+
+
+def test_repetition_is_counted_in_characters_where_words_are_not_set_apart():
+    assert failures("one", "我们去我们去我们去", unit="character")[0]
+    assert not failures("one", "我们去我们去我们去")[0]

@@ -362,7 +362,7 @@ def test_documents_beside_the_text_become_columns(tmp_path):
     write_splits(tmp_path)
     write(tmp_path / "test.documents.tsv.gz", "a\tman\tsentence\na\tman\tmulti\nb\tkde\tmulti\n")
     splits = load(tmp_path, directory=str(tmp_path))
-    assert splits["test"]["document"][:] == ["a", "a", "b"]
+    assert splits["test"]["document"][:] == ["man/a", "man/a", "kde/b"]
     assert splits["test"]["kind"][:] == ["sentence", "multi", "multi"]
     assert splits["valid"].column_names == ["source", "target"]
     write(tmp_path / "test.documents.tsv.gz", "a\tman\tsentence\n")
@@ -375,7 +375,7 @@ def test_lower_casing_keeps_other_columns_as_they_are_now(tmp_path):
     for name in ("Man", "Kde"):
         write(tmp_path / "test.documents.tsv.gz", f"{name}\tman\tsentence\n" * 3)
         test = load(tmp_path, directory=str(tmp_path), lowercase=True)["test"]
-        assert test["document"][:] == [name] * 3
+        assert test["document"][:] == [f"man/{name}"] * 3
         assert test["source"][:] == [text.lower() for text in test["source"]]
 
 

@@ -73,9 +73,8 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _print_primary(console: Console, results: dict[str, object]) -> None:
-    from nmt.report.sections import primary_statistic, systems_table
+    from nmt.report.sections import primary_statistic
 
-    for section in (systems_table(results), primary_statistic(results)):
-        if section is not None:
-            for text in section.before:
-                console.print(Text(text))
+    section = primary_statistic(results)
+    for text in section.before if section else ():
+        console.print(Text(text))

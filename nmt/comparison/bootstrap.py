@@ -33,15 +33,6 @@ class Resamples:
     weights: Floats
 
 
-@dataclass(frozen=True)
-class Interval:
-    """An estimate and the bounds that hold 95 % of its resamples; None where undefined."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-
-
 def draw_resamples(
     strata: Sequence[int],
     *,
@@ -106,14 +97,17 @@ def average_over_seeds(scores: Floats, resamples: Resamples) -> Floats:
     return means
 
 
-def interval(value: float, replicates: Floats) -> Interval:
-    """Returns an estimate with its percentile interval; resamples without a value are left out."""
+def interval(value: float, replicates: Floats) -> dict[str, float | None]:
+    """Returns an estimate with its percentile interval, as `value`, `low` and `high`.
+
+    Resamples without a value are left out; where nothing has one, all three are None.
+    """
     known = replicates[np.isfinite(replicates)]
     if not np.isfinite(value) or not len(known):
-        return Interval(None, None, None)
+        return {"value": None, "low": None, "high": None}
     tail = 50 * (1 - COVERAGE)
     low, high = np.percentile(known, [tail, 100 - tail])
-    return Interval(float(value), float(low), float(high))
+    return {"value": float(value), "low": float(low), "high": float(high)}
 
 
 def _members(labels: Sequence[int] | Sequence[str]) -> list[NDArray[np.intp]]:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from nmt.comparison.bootstrap import interval
+from nmt.comparison.bootstrap import COVERAGE
 from nmt.comparison.contrasts import role
-from nmt.comparison.split_scores import SplitScores, interval_entry, measured_entry
+from nmt.comparison.split_scores import Gap, SplitScores
 from nmt.comparison.sufficient_statistics import Floats
-from nmt.comparison.systems import System
+from nmt.comparison.systems import System, config_key
 
 
 def isotonic_fit(x: Floats, y: Floats) -> Floats:
@@ -62,14 +62,13 @@ def half_load(load: Floats, bleu: Floats) -> float:
 
 
 def slot_families(systems: Sequence[System]) -> dict[str, list[System]]:
-    """Groups systems that differ in their memory slots alone; groups without any are left out."""
+    """Groups systems that differ in their memory slots alone; one without such kin is left out."""
     families: dict[str, list[System]] = {}
     for system in systems:
         if role(system) != "constant" and "model.memory_slots" in system.config:
             rest = {k: v for k, v in system.config.items() if k != "model.memory_slots"}
-            key = repr((system.model_name, sorted(rest.items(), key=lambda item: item[0])))
-            families.setdefault(key, []).append(system)
-    kept = [sorted(f, key=_slots) for f in families.values() if any(s.memory_slots for s in f)]
+            families.setdefault(config_key(system.model_name, rest), []).append(system)
+    kept = [sorted(family, key=_slots) for family in families.values() if len(family) > 1]
     return {re.sub(r", memory_slots=\d+", "", family[0].label): family for family in kept}
 
 
@@ -85,7 +84,7 @@ def slot_results(
 
     Returns:
         The points of each family of slot counts and of one constant vector, how well one curve
-        fits them and at which load it has fallen by half; None where no system has memory slots.
+        fits them and at which load it has fallen by half; None where there is no such family.
     """
     families = slot_families(systems)
     if not families:
@@ -113,10 +112,12 @@ def slot_results(
         "points": [_entry(point) for point in points],
         "final_state": [_entry(point) for point in final_states],
         "fits": [{"family": name, **_fits(group)} for name, group in groups.items()],
-        "half": {
+        "half_load": {
             name: {
-                "load": interval_entry(interval(*half)),
-                "ratio": interval_entry(interval(half[0] / first[0], half[1] / first[1])),
+                "load": _known(half).entry(),
+                "ratio": _known(
+                    Gap(half.value / first.value, half.replicates / first.replicates)
+                ).entry(),
             }
             for name, half in halves.items()
         },
@@ -124,15 +125,21 @@ def slot_results(
 
 
 def _entry(point: dict[str, Any]) -> dict[str, Any]:
-    return point | {"bleu": measured_entry(point["bleu"])}
+    return point | {"bleu": point["bleu"].entry()}
 
 
-def _half(points: Sequence[dict[str, Any]]) -> tuple[float, Floats]:
+def _known(found: Gap) -> Gap:
+    """Leaves nothing where more resamples lack a value than an interval leaves out at one end."""
+    missing = float((~np.isfinite(found.replicates)).mean())
+    return found if missing <= (1 - COVERAGE) / 2 else Gap(float("nan"), found.replicates)
+
+
+def _half(points: Sequence[dict[str, Any]]) -> Gap:
     """Returns `half_load` of the words per vector, and in each resample (R,)."""
     load = np.array([point["words_per_vector"] for point in points])
     resampled = np.stack([point["bleu"].replicates for point in points], axis=1)
     value = half_load(load, np.array([point["bleu"].value for point in points]))
-    return value, np.array([half_load(load, bleu) for bleu in resampled])
+    return Gap(value, np.array([half_load(load, bleu) for bleu in resampled]))
 
 
 def _points(scores: SplitScores, system: System, bits: Floats | None) -> list[dict[str, Any]]:
@@ -166,8 +173,9 @@ def _fits(points: Sequence[dict[str, Any]]) -> dict[str, Any]:
             continue
         x = np.array([point[key] for point in points])
         fitted = isotonic_fit(x, y)
-        curves[key] = sorted({(float(a), float(b)) for a, b in zip(x, fitted, strict=True)})
         r2[key] = explained(y, fitted)
+        if key != "length":
+            curves[key] = sorted({(float(a), float(b)) for a, b in zip(x, fitted, strict=True)})
 
     names = np.array([point["system"] for point in points])
     separate, predicted = np.empty_like(y), np.empty_like(y)

@@ -3,41 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from nmt.comparison.bootstrap import interval
 from nmt.comparison.significance import NUM_TRIALS, holm, paired_test
-from nmt.comparison.split_scores import (
-    LengthRange,
-    Members,
-    SplitScores,
-    interval_entry,
-)
-from nmt.comparison.sufficient_statistics import Floats, chrf_of
+from nmt.comparison.split_scores import Gap, LengthRange, Members, SplitScores
+from nmt.comparison.sufficient_statistics import chrf_of
 from nmt.comparison.systems import System, mean_metric
 
 # End of the protocol's range of long inputs, 41-50.
 LONGEST_CONTRASTED = 50
-
-
-@dataclass(frozen=True)
-class Gap:
-    """How much more BLEU one system has than another: the value, and in each resample (R,)."""
-
-    value: float
-    replicates: Floats
-
-    def minus(self, other: Gap) -> Gap:
-        """Returns the difference of two gaps over the same resamples."""
-        return Gap(self.value - other.value, self.replicates - other.replicates)
-
-    def entry(self) -> dict[str, float | None]:
-        """Returns the value with its interval, for `results.json`."""
-        return interval_entry(interval(self.value, self.replicates))
 
 
 def role(system: System) -> str:
@@ -87,7 +64,7 @@ def compared_ranges(
 
     The short one is the first. The long one is 41-50, or the longest below it that lies within
     the lengths of training; where training joined inputs, the longest within training. If none
-    lies within, it is the last.
+    but the first lies within, it is the last.
 
     Args:
         ranges: Those that hold sentences.
@@ -95,8 +72,9 @@ def compared_ranges(
     """
     longest = task["longest_train"]
     most = longest if task["most_joined"] else min(longest, LONGEST_CONTRASTED)
-    within = [r for r in ranges if r.high is not None and r.high <= most] or list(ranges)
-    return (ranges[0], within[-1]) if within[-1].low > ranges[0].low else None
+    short, *longer = ranges
+    within = [r for r in longer if r.high is not None and r.high <= most] or longer
+    return (short, within[-1]) if within else None
 
 
 def differences(
@@ -133,11 +111,10 @@ def falls(
     found = {}
     for system in systems:
         short, long = (scores.bleu(system.label, each.members) for each in ranges)
-        change = interval(long.value - short.value, long.replicates - short.replicates)
         found[system.label] = {
             "short_range": ranges[0].label,
             "long_range": ranges[1].label,
-            **interval_entry(change),
+            **long.minus(short).entry(),
         }
     return found
 
@@ -168,8 +145,7 @@ def paired_tests(
 
 
 def _gap(scores: SplitScores, baseline: str, system: str, members: Members) -> Gap:
-    first, second = scores.bleu(baseline, members), scores.bleu(system, members)
-    return Gap(second.value - first.value, second.replicates - first.replicates)
+    return scores.bleu(system, members).minus(scores.bleu(baseline, members))
 
 
 def _contrast(
@@ -196,12 +172,10 @@ def _regression(scores: SplitScores, baseline: str, system: str) -> dict[str, An
     both = np.tile(tens, 2)
     design = np.stack([np.ones_like(both), both, is_system, both * is_system], axis=1)
     coefficients = np.linalg.lstsq(design, np.concatenate(means), rcond=None)[0].tolist()
-    slopes = [scores.chrf_slope(label) for label in (baseline, system)]
-    interaction = interval(coefficients[3], slopes[1].replicates - slopes[0].replicates)
     names = ("intercept", "length_per_10", "system")
     return {
         **dict(zip(names, coefficients, strict=False)),
-        "interaction": interval_entry(interaction),
+        "interaction": scores.chrf_slope(system).minus(scores.chrf_slope(baseline)).entry(),
     }
 
 

@@ -42,7 +42,7 @@ def kind_results(
 
 
 def _sources(scores: SplitScores) -> list[dict[str, Any]]:
-    """Counts the sentences of each length range by source: a document's name up to its "/"."""
+    """Counts the sentences of each length range by collection: a document's name up to its "/"."""
     rows = []
     for each in scores.ranges:
         names = [

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt.comparison.contrasts import role
 from nmt.comparison.systems import System
 from nmt.evaluation.run_results import TranslatedSentence
 
@@ -35,12 +34,9 @@ def read_probes(systems: Sequence[System]) -> Probes:
     Raises:
         ValueError: if a file is damaged, or the probes of a run are not of its best checkpoint.
     """
-    for system in systems:
-        for run in system.runs:
-            _check_current(run.directory)
     values = {s.label: [_read_values(run.directory) for run in s.runs] for s in systems}
     expected = [s.label for s in systems if s.memory_slots is None]
-    attending = [s.label for s in systems if s.memory_slots is None and role(s) != "constant"]
+    attending = [label for label in expected if any("attention" in run for run in values[label])]
     joined = {s.label: [_read_rows(run.directory, "joined") for run in s.runs] for s in systems}
     train = {s.label: [_read_rows(run.directory, "train") for run in s.runs] for s in systems}
     notes = [
@@ -71,9 +67,8 @@ def read_probes(systems: Sequence[System]) -> Probes:
     )
 
 
-def _check_current(directory: Path) -> None:
+def _check_current(directory: Path, digest: str | None) -> None:
     """Makes sure, where the checkpoint is still there, that it is the one that was probed."""
-    digest = _read_values(directory).get("checkpoint_sha256")
     checkpoint = directory / "checkpoints" / "best.ckpt"
     if not digest or not checkpoint.is_file():
         return
@@ -112,9 +107,11 @@ def _read_values(directory: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        values = dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error}); run the probes again.") from error
+    _check_current(directory, values.get("checkpoint_sha256"))
+    return values
 
 
 def _read_rows(directory: Path, name: str) -> list[dict[str, Any]]:

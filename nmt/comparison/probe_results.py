@@ -8,18 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from nmt.comparison.bootstrap import interval
 from nmt.comparison.probe_files import Probes
-from nmt.comparison.split_scores import (
-    LengthRange,
-    SplitScores,
-    interval_entry,
-    measured_entry,
-    score_sentences,
-)
+from nmt.comparison.split_scores import LengthRange, SplitScores, score_sentences
 from nmt.evaluation.run_results import TranslatedSentence
 
-NUM_HEAT_MAPS = 3
 NUM_BIT_RANGES = 6
 
 
@@ -38,11 +30,9 @@ def joined_results(probes: Probes, *, target_lang: str) -> dict[str, Any] | None
         scores = score_sentences(texts, target_lang=target_lang, strata=numbers.tolist())
         measured = {kind: [scores.bleu(kind, members) for members in groups] for kind in texts}
         systems[label] = {
-            **{kind: [measured_entry(each) for each in found] for kind, found in measured.items()},
+            **{kind: [each.entry() for each in found] for kind, found in measured.items()},
             "difference": [
-                interval_entry(
-                    interval(long.value - short.value, long.replicates - short.replicates)
-                )
+                long.minus(short).entry()
                 for long, short in zip(measured["joined"], measured["alone"], strict=True)
             ],
         }
@@ -129,8 +119,7 @@ def bits_results(
             for group in groups
         ],
         "systems": {
-            label: [measured_entry(scores.bleu(label, group)) for group in groups]
-            for label in labels
+            label: [scores.bleu(label, group).entry() for group in groups] for label in labels
         },
     }
 
@@ -140,7 +129,7 @@ def alignment_results(probes: Probes) -> dict[str, Any] | None:
     found = {}
     for label, runs in probes.values.items():
         rows = [run["alignment"] for run in runs if run.get("alignment")]
-        if rows:
+        if len(rows) == len(runs):
             keys = ("aer", "precision", "recall")
             found[label] = {key: float(np.mean([row[key] for row in rows])) for key in keys} | {
                 "layers": sorted({row["layer"] for row in rows}),
@@ -151,7 +140,7 @@ def alignment_results(probes: Probes) -> dict[str, Any] | None:
 
 
 def attention_results(probes: Probes) -> list[dict[str, Any]] | None:
-    """Picks the first sentences that all systems with attention weights share, one seed each."""
+    """Picks the sentences that all systems with attention weights share, one seed each."""
     maps = {
         label: {(entry["split"], entry["index"]): entry for entry in runs[0]["attention"]}
         for label, runs in probes.values.items()
@@ -164,7 +153,7 @@ def attention_results(probes: Probes) -> list[dict[str, Any]] | None:
             "index": key[1],
             "systems": {label: _heat_map(entries[key]) for label, entries in maps.items()},
         }
-        for key in shared[:NUM_HEAT_MAPS]
+        for key in shared
     ] or None
 
 

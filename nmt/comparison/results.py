@@ -35,7 +35,7 @@ from nmt.comparison.systems import (
     mean_metric,
 )
 
-VERSION = 1
+VERSION = 2
 
 
 def compare(paths: Sequence[Path], *, split: str = "test") -> dict[str, Any]:
@@ -50,7 +50,6 @@ def compare(paths: Sequence[Path], *, split: str = "test") -> dict[str, Any]:
         ValueError: if the runs cannot be compared (`check_comparable`), or files are damaged.
     """
     runs = find_runs(paths)
-    check_comparable(runs, [split])
     long = f"{split}_long"
     splits = [split, long] if all(long in run.run.splits for run in runs) else [split]
     check_comparable(runs, splits)
@@ -80,7 +79,7 @@ def compare(paths: Sequence[Path], *, split: str = "test") -> dict[str, Any]:
             "seed": BOOTSTRAP_SEED,
             "resamples": NUM_RESAMPLES,
             "coverage": COVERAGE,
-            "documents": getattr(scores[split].texts[0], "document", None) is not None,
+            "documents": scores[split].has_documents,
         },
         "warnings": [*budget_warnings(systems), *probes.notes],
         "systems": [_system(system, probes, is_shown=system in shown) for system in systems],
@@ -166,11 +165,16 @@ def _probed(
     target_lang = systems[0].metrics["target_lang"]
     bits = corpus_bits(probes, split, len(scores.lengths))
     labels = [system.label for system in shown_systems(systems)]
+    joined = joined_results(probes, target_lang=target_lang)
+    train, nll = train_results(probes, target_lang=target_lang), nll_results(probes, split)
     return {
-        "joined": joined_results(probes, target_lang=target_lang),
-        "train": train_results(probes, target_lang=target_lang),
+        # Figures draw the shown systems: without any of them there is none.
+        "joined": joined
+        if joined and any(label in joined["systems"] for label in labels)
+        else None,
+        "train": train if train and any(label in train for label in labels) else None,
         "slots": slot_results(scores, systems, bits),
-        "nll": nll_results(probes, split),
+        "nll": nll if nll and any(label in nll for label in labels) else None,
         "bits": bits_results(scores, labels, bits),
         "alignment": alignment_results(probes),
         "attention": attention_results(probes),
@@ -214,7 +218,7 @@ def _system(system: System, probes: Probes, *, is_shown: bool) -> dict[str, Any]
         "seconds": mean_metric(system, "seconds"),
         "flops_per_target_token": flops_per_token(probes, system.label),
         "device": system.metrics.get("device"),
-        # Of the data only the name: paths are of the machine that trained.
+        # Without that of the data: paths are of the machine that trained.
         "config": {k: v for k, v in system.config.items() if not k.startswith("data.")},
     }
 
@@ -233,12 +237,13 @@ def _split(scores: SplitScores, entry: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _example(
-    scores: SplitScores, systems: Sequence[System], longest_train: int | None
-) -> dict[str, Any]:
-    """Picks the longest input within the lengths of training (of several, the first)."""
+def _example(scores: SplitScores, systems: Sequence[System], longest_train: int) -> dict[str, Any]:
+    """Picks the longest input within the lengths of training (of several, the first).
+
+    Where all are longer, the longest of all.
+    """
     lengths = scores.lengths
-    within = [i for i, length in enumerate(lengths) if length <= (longest_train or length)]
+    within = [i for i, length in enumerate(lengths) if length <= longest_train]
     place = max(within or range(len(lengths)), key=lambda index: (lengths[index], -index))
     chosen = scores.texts[place]
     return {

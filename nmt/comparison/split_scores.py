@@ -1,5 +1,7 @@
 """The translations of one split under several systems, ready to be scored on any resample."""
 
+from __future__ import annotations
+
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.comparison.bootstrap import (
-    Interval,
     Resamples,
     average_over_seeds,
     draw_resamples,
@@ -27,11 +28,28 @@ from nmt.comparison.sufficient_statistics import (
     chrf_statistics,
     length_ratio_of,
 )
+from nmt.data.length_unit import default_unit
 from nmt.evaluation.degeneration import failure_rates
 from nmt.evaluation.length import DEFAULT_EDGES
 from nmt.evaluation.run_results import TranslatedSentence
 
 Members = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A difference: its value, and in each resample (R,)."""
+
+    value: float
+    replicates: Floats
+
+    def minus(self, other: Gap) -> Gap:
+        """Returns the difference of two over the same resamples."""
+        return Gap(self.value - other.value, self.replicates - other.replicates)
+
+    def entry(self) -> dict[str, float | None]:
+        """Returns the value with its interval, for `results.json`."""
+        return interval(self.value, self.replicates)
 
 
 @dataclass(frozen=True)
@@ -46,9 +64,13 @@ class Measured:
         """The mean over seeds."""
         return float(self.by_seed.mean())
 
-    def interval(self) -> Interval:
-        """Returns the mean over seeds with its interval."""
-        return interval(self.value, self.replicates)
+    def minus(self, other: Measured) -> Gap:
+        """Returns the difference of the means of two scores over the same resamples."""
+        return Gap(self.value - other.value, self.replicates - other.replicates)
+
+    def entry(self) -> dict[str, Any]:
+        """Returns the mean over seeds with its interval, and each seed, for `results.json`."""
+        return {**interval(self.value, self.replicates), "by_seed": self.by_seed.tolist()}
 
 
 @dataclass(frozen=True)
@@ -74,6 +96,7 @@ class SplitScores:
         lengths: (n,) source lengths.
         ranges: The length ranges that hold sentences.
         resamples: The same for every system.
+        has_documents: Whether documents were drawn before sentences.
         target_lang: Language code that decides BLEU's tokenizer.
     """
 
@@ -81,6 +104,7 @@ class SplitScores:
     lengths: NDArray[np.int64]
     ranges: Sequence[LengthRange]
     resamples: Resamples
+    has_documents: bool
     target_lang: str
 
     @cached_property
@@ -141,13 +165,18 @@ class SplitScores:
         """Returns scores and rates of a system on some sentences, averaged over seeds."""
         sums = self.bleu_counts[label][:, members].sum(1)
         rates = [
-            failure_rates([s.source for s in rows], [s.hypothesis for s in rows], members)
+            failure_rates(
+                [s.source for s in rows],
+                [s.hypothesis for s in rows],
+                members,
+                unit=default_unit(self.target_lang),
+            )
             for rows in self.sentences[label]
         ]
         return {
             "num_sentences": len(members),
-            "bleu": measured_entry(self.bleu(label, members)),
-            "chrf": measured_entry(self.chrf(label, members)),
+            "bleu": self.bleu(label, members).entry(),
+            "chrf": self.chrf(label, members).entry(),
             "length_ratio": float(length_ratio_of(sums).mean()),
             "brevity_penalty": float(brevity_penalty_of(sums).mean()),
             **{key: float(np.mean([rate[key] for rate in rates])) for key in rates[0]},
@@ -170,7 +199,8 @@ def score_sentences(
     first = next(iter(sentences.values()))[0]
     lengths = np.array([sentence.source_words for sentence in first])
     ranges = length_ranges(lengths)
-    documents = [getattr(sentence, "document", None) for sentence in first]
+    documents = [sentence.document for sentence in first if sentence.document is not None]
+    has_documents = len(documents) == len(first)
     return SplitScores(
         sentences=sentences,
         lengths=lengths,
@@ -178,31 +208,25 @@ def score_sentences(
         resamples=draw_resamples(
             strata or [bisect_left(DEFAULT_EDGES, length) for length in lengths],
             num_seeds=max(len(runs) for runs in sentences.values()),
-            documents=None if None in documents else [str(name) for name in documents],
+            documents=documents if has_documents else None,
         ),
+        has_documents=has_documents,
         target_lang=target_lang,
     )
 
 
 def length_ranges(lengths: NDArray[np.int64]) -> list[LengthRange]:
-    """Sorts sentences into the ranges of `nmt.evaluation.length`; empty ranges are left out."""
-    lows = [min(1, int(lengths.min())), *(edge + 1 for edge in DEFAULT_EDGES)]
+    """Sorts sentences into the ranges of `nmt.evaluation.length`; empty ranges are left out.
+
+    A source without words, if any, is in the first range.
+    """
+    lows = [1, *(edge + 1 for edge in DEFAULT_EDGES)]
     places = np.array([bisect_left(DEFAULT_EDGES, length) for length in lengths])
     ranges = [
         LengthRange(low, high, np.flatnonzero(places == place))
         for place, (low, high) in enumerate(zip(lows, [*DEFAULT_EDGES, None], strict=True))
     ]
     return [each for each in ranges if len(each.members)]
-
-
-def measured_entry(measured: Measured) -> dict[str, Any]:
-    """Returns a measured score as plain values: value, low, high, by_seed."""
-    return {**interval_entry(measured.interval()), "by_seed": measured.by_seed.tolist()}
-
-
-def interval_entry(found: Interval) -> dict[str, float | None]:
-    """Returns an interval as plain values: value, low, high."""
-    return {"value": found.value, "low": found.low, "high": found.high}
 
 
 def _slopes(weights: Floats, lengths: Floats, scores: Floats) -> Floats:

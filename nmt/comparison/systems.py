@@ -12,7 +12,11 @@ from nmt.evaluation.run_results import Run, read_run
 
 # What of a config makes a system. Everything else (seed, folders, threads, device, logging) may
 # differ between its runs.
-_SECTIONS = ("model", "optimizer", "scheduler", "data", "decoding", "label_smoothing", "trainer")
+_SECTIONS = (
+    *("model", "optimizer", "scheduler", "data", "decoding", "label_smoothing", "trainer"),
+    *("num_validations", "callbacks"),
+)
+_CALLBACKS = ("averaging", "ema", "early_stopping")
 _TRAINER_KEYS = ("max_steps", "max_epochs", "accumulate_grad_batches", "gradient_clip_val")
 _SLOTS = "model.memory_slots"
 _IGNORED = {"seed", "_convert_", "cache_dir", "num_workers", "directory", "path", "hub"}
@@ -98,8 +102,7 @@ def group_systems(runs: Sequence[ComparedRun]) -> list[System]:
     """
     groups: dict[str, list[ComparedRun]] = {}
     for run in runs:
-        key = repr((run.model_name, sorted(run.config.items(), key=lambda item: item[0])))
-        groups.setdefault(key, []).append(run)
+        groups.setdefault(config_key(run.model_name, run.config), []).append(run)
     systems = [sorted(group, key=lambda run: run.seed) for group in groups.values()]
     for group in systems:
         for first, second in pairwise(group):
@@ -110,6 +113,12 @@ def group_systems(runs: Sequence[ComparedRun]) -> list[System]:
                 )
     labels = _labels([group[0] for group in systems])
     return [System(label, group) for label, group in zip(labels, systems, strict=True)]
+
+
+def config_key(model_name: str, config: Mapping[str, Any]) -> str:
+    """Returns a text that is the same for equal options; an absent one equals null."""
+    known = sorted((key, repr(value)) for key, value in config.items() if value is not None)
+    return repr((model_name, known))
 
 
 def check_comparable(runs: Sequence[ComparedRun], splits: Sequence[str]) -> None:
@@ -143,18 +152,16 @@ def budget_warnings(systems: Sequence[System]) -> list[str]:
     """Names the differences in training budget, which a comparison must not pass over."""
     warnings = []
     for key, what, tolerance in (
-        ("updates", "updates", 0.0),
-        ("target_tokens_seen", "target tokens", 0.01),
-        ("longest_train_source_words", "words or characters in the longest input", 0.1),
+        ("updates", "numbers of updates", 0.0),
+        ("target_tokens_seen", "numbers of target tokens", 0.01),
+        ("longest_train_source_words", "lengths of the longest input", 0.1),
     ):
         budgets = {system.label: mean_metric(system, key) for system in systems}
         known = [budget for budget in budgets.values() if budget is not None]
         if known and max(known) > (1 + tolerance) * min(known):
             parts = (f"{label} {b:,.0f}" for label, b in budgets.items() if b is not None)
             warnings.append(
-                f"The systems were trained on different numbers of {what}: "
-                + "; ".join(parts)
-                + "."
+                f"The systems were trained on different {what}: " + "; ".join(parts) + "."
             )
     return warnings
 
@@ -178,6 +185,8 @@ def _read(directory: Path) -> ComparedRun:
     kept = {key: config[key] for key in _SECTIONS if key in config}
     trainer = kept.get("trainer") or {}
     kept["trainer"] = {key: trainer[key] for key in _TRAINER_KEYS if key in trainer}
+    callbacks = kept.get("callbacks") or {}
+    kept["callbacks"] = {key: callbacks[key] for key in _CALLBACKS if key in callbacks}
     return ComparedRun(run=run, config=_flatten(kept), model_name=str(name))
 
 
@@ -198,15 +207,14 @@ def _labels(runs: Sequence[ComparedRun]) -> list[str]:
     for run in runs:
         namesakes = [other for other in runs if other.model_name == run.model_name]
         keys = _telling_keys([other.config for other in namesakes])
-        if run.config.get(_SLOTS) is None:
-            keys = [key for key in keys if key != _SLOTS]  # no pooling is the plain model
-        parts = [f"{_short_name(key)}={_text(run.config.get(key))}" for key in keys]
+        options = {key: run.config.get(key) for key in keys}
+        parts = [f"{_short_name(k)}={_text(v)}" for k, v in options.items() if v is not None]
         labels.append(", ".join([run.model_name, *parts]))
     return labels
 
 
 def _telling_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns the keys whose values differ, of keys that always differ together only the first."""
+    """Returns the keys whose values differ, of keys with the same values only the first."""
     columns: dict[str, str] = {}
     for key in dict.fromkeys(key for config in configs for key in config):
         values = [_text(config.get(key)) for config in configs]

@@ -75,7 +75,7 @@ def read_documents(directory: Path, stem: str, num_pairs: int) -> dict[str, list
     or several).
 
     Returns:
-        The columns `document` and `kind`; none without the file.
+        The columns `document`, which is collection/document, and `kind`; none without the file.
 
     Raises:
         ValueError: It has not one line of three columns for each pair.
@@ -89,7 +89,7 @@ def read_documents(directory: Path, stem: str, num_pairs: int) -> dict[str, list
             f"{path} has {len(rows)} lines for the {num_pairs} pairs of {stem}, or one without "
             "three columns (document, collection, kind); make it anew, or remove it."
         )
-    return {"document": [row[0] for row in rows], "kind": [row[2] for row in rows]}
+    return {"document": [f"{row[1]}/{row[0]}" for row in rows], "kind": [row[2] for row in rows]}
 
 
 def language_of(path: Path) -> str:

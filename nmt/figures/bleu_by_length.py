@@ -14,6 +14,7 @@ from nmt.figures.style import (
     MARKERS,
     SHADE,
     new_figure,
+    save_png,
     score_top,
     tidy,
 )
@@ -29,8 +30,7 @@ def plot_bleu_by_length(
 ) -> Path:
     """Writes `draw_bleu_by_length` as a PNG and returns its path."""
     figure = draw_bleu_by_length(curves, unit=unit, longest_train=longest_train, title=title)
-    # Without the metadata of matplotlib, the file depends on what is drawn only.
-    figure.savefig(path, dpi=150, format="png", metadata={"Software": None})
+    save_png(figure, Path(path))
     return Path(path)
 
 
@@ -60,7 +60,7 @@ def draw_bleu_by_length(
     figure = new_figure(7.2, 4.4, title=title)
     axes = figure.add_subplot()
     _draw_curves(axes, shown)
-    label_ranges(axes, shown, unit)
+    label_ranges(axes, list(shown.values()), unit)
     best = max(bucket.bleu or 0 for buckets in shown.values() for bucket in buckets)
     axes.set_ylim(0, score_top(best))
     axes.set_ylabel("BLEU", color=INK)
@@ -100,13 +100,13 @@ def _draw_curves(axes: Axes, curves: Mapping[str, Sequence[Bucket]]) -> None:
         )
 
 
-def label_ranges(axes: Axes, curves: Mapping[str, Sequence[Bucket]], unit: str) -> None:
+def label_ranges(axes: Axes, curves: Sequence[Sequence[Bucket]], unit: str) -> None:
     """Writes the length ranges and their numbers of sentences below the axes."""
-    columns = list(zip(*curves.values(), strict=True))
+    columns = list(zip(*curves, strict=True))
     ticks = [f"{column[0].label.replace('-', '–')}\n{_counts(column)}" for column in columns]
     axes.set_xticks(range(len(columns)), ticks, fontsize=8.5)
     axes.set_xlim(-0.5, len(columns) - 0.5)
-    axes.set_xlabel(f"source length ({unit}s); n: sentences", color=INK)
+    axes.set_xlabel(f"input length ({unit}s); n: sentences", color=INK)
     tidy(axes)
 
 

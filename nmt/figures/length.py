@@ -113,7 +113,7 @@ def draw_kinds(results: Results) -> Figure:
 
 def kind_name(kind: str) -> str:
     """Returns what a kind of input is called for people."""
-    return {"single": "one sentence", "multi": "several sentences"}.get(kind, kind)
+    return {"sentence": "one sentence", "multi": "several sentences"}.get(kind, kind)
 
 
 def draw_band(
@@ -164,11 +164,9 @@ def finish_lengths(
 ) -> None:
     """Labels the axes of a figure by length and shades what training never saw."""
     task = results["task"]
-    label_ranges(axes, {str(place): table for place, table in enumerate(ranges)}, task["unit"])
-    axes.set_xlabel(f"input length ({task['unit']}s); n: sentences", color=INK)
+    label_ranges(axes, ranges, task["unit"])
     set_score_axis(axes, name)
-    if task["longest_train"] is not None:
-        shade_beyond(axes, ranges[0], task["longest_train"], task["unit"], prefix="extrapolation: ")
+    shade_beyond(axes, ranges[0], task["longest_train"], task["unit"], prefix="extrapolation: ")
 
 
 def _legend(figure: Figure, num_lines: int) -> None:

@@ -101,7 +101,7 @@ def draw_bits(results: Results) -> Figure:
 def draw_heat_map(entry: Mapping[str, Any]) -> Figure:
     """Draws the attention weights of one sentence, a panel a system.
 
-    Rows are words of the translation from the top, columns words of the source.
+    Rows are words of the reference from the top, columns words of the source.
     """
     systems = entry["systems"]
     words = [w for s in systems.values() for w in (*s["source_words"], *s["target_words"])]
@@ -159,7 +159,7 @@ def _finish_scores(axes: Axes) -> None:
 
 def _mark_longest(axes: Axes, results: Results, xs: Sequence[float]) -> None:
     longest = results["task"]["longest_train"]
-    if longest is None or longest >= max(xs):
+    if longest >= max(xs):
         return
     right = axes.get_xlim()[1]
     axes.axvspan(longest, right, color=SHADE, linewidth=0, zorder=0)

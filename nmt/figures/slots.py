@@ -26,15 +26,18 @@ def draw_slots_by_length(results: Results) -> Figure:
     split = results["splits"][results["split"]]["systems"]
     ranges = ranges_of([next(iter(split.values()))["buckets"]])
     constants = [s["label"] for s in results["systems"] if s["role"] == "constant"]
+    slots = {s["label"]: s["memory_slots"] for s in results["systems"]}
     all_axes = figure.subplots(1, len(families), sharey=True, squeeze=False)[0]
+    named: set[str] = set()
     for number, (axes, (family, labels)) in enumerate(zip(all_axes, families.items(), strict=True)):
         styles = {label: LineStyle(GREY, "x", ":") for label in constants}
         styles |= slot_styles(results, labels)
         for label, style in styles.items():
             buckets = split[label]["buckets"]
-            name = label if label in constants else _slots_name(results, label)
+            name = label if label in constants else _slots_name(slots[label])
             values = [bucket["bleu"] for bucket in buckets]
-            draw_band(axes, range(len(buckets)), values, style, "" if number else name)
+            draw_band(axes, range(len(buckets)), values, style, "" if name in named else name)
+            named.add(name)
         finish_lengths(axes, results, ranges, "BLEU" if number == 0 else "")
         axes.set_title(family, fontsize=10, color=INK, loc="left")
     columns = 4 if len(families) == 1 else 8
@@ -59,9 +62,8 @@ def slot_styles(results: Results, labels: Sequence[str]) -> dict[str, LineStyle]
     }
 
 
-def _slots_name(results: Results, label: str) -> str:
-    slots = next(s["memory_slots"] for s in results["systems"] if s["label"] == label)
-    return "all words" if slots is None else f"k = {slots}"
+def _slots_name(slots: int | None) -> str:
+    return "no pooling" if slots is None else f"k = {slots}"
 
 
 def draw_words_per_vector(results: Results) -> Figure:
@@ -134,7 +136,7 @@ def _slots_legend(figure: Figure, results: Results) -> None:
     names = {point["system"]: point["slots"] for point in slots["points"]}
     colours = {names[k]: style.colour for k, style in slot_styles(results, labels).items()}
     looks = [
-        (f"k = {'all' if count is None else count}", LineStyle(colours[count], "s", "none"))
+        (_slots_name(count), LineStyle(colours[count], "s", "none"))
         for count in sorted(colours, key=lambda count: (count is None, count))
     ]
     several = len(slots["families"]) > 1

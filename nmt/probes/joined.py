@@ -1,7 +1,8 @@
 """Joined inputs: the same sentences alone and as parts of one longer input.
 
-Long test sentences differ from short ones in more than their length. Here nothing but the length
-changes: whatever a joined input loses against its sentences translated alone is lost to length.
+Long test sentences differ from short ones in more than their length. Here the content is the same;
+what a joined input loses against its sentences translated alone is lost to length, or, with more
+sentences than in any training input, to their number.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _SEED = 1
 
 
 def probe_joined(run: TrainedRun) -> Iterator[dict[str, Any]]:
-    """Translates sentences of the test split alone and in groups of 1 to 8, joined by a space.
+    """Translates sentences of the test split alone and in groups of 1 to 8, joined.
 
     The sentences are the single ones of at most 15 words, 240 of them drawn with a fixed seed, so
     that all runs on a corpus get the same. Every group size has the same sentences in the same

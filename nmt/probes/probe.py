@@ -87,8 +87,8 @@ def _measure(run: TrainedRun, folder: Path, digest: str) -> None:
     logger.info("training inputs")
     _write_lines(folder / "train.jsonl", map(asdict, probe_training(run)))
     logger.info("probability of the references")
-    as_in_training = (run.headline_split, "test_joined")  # in their lengths
-    nll = {name: probe_likelihood(run, name) for name in data.test_splits if name in as_in_training}
+    scored = (run.headline_split, "test_joined")  # of lengths as in training
+    nll = {name: probe_likelihood(run, name) for name in data.test_splits if name in scored}
     bits = {
         name: data.split(name)["bits"][:]
         for name in data.test_splits

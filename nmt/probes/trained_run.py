@@ -54,12 +54,15 @@ class TrainedRun:
         return list(pairs(self.data.split(split)))
 
     def join_sources(self, sources: Sequence[str]) -> str:
-        """Returns several sources as one: with a space between, but not in Chinese or Japanese."""
-        return _join(sources, self.data.source_lang, as_in_training=len(self.joined_sizes) > 1)
+        """Returns several sources as one, with a space between them.
+
+        None in Chinese or Japanese, unless training joins pairs, which it does by a space.
+        """
+        return _join(sources, self.data.source_lang, as_in_training=max(self.joined_sizes) > 1)
 
     def join_targets(self, targets: Sequence[str]) -> str:
         """Returns several targets, or translations, as one."""
-        return _join(targets, self.data.target_lang, as_in_training=len(self.joined_sizes) > 1)
+        return _join(targets, self.data.target_lang, as_in_training=max(self.joined_sizes) > 1)
 
 
 def load_run(directory: Path, *, device: str) -> TrainedRun:

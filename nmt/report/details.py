@@ -103,7 +103,7 @@ def kinds(results: Results) -> Section | None:
 def _sources(entry: Mapping[str, Any]) -> str:
     named = ", ".join(f"{name} {count:,}" for name, count in entry["largest"].items())
     others = entry["num_others"]
-    return f"{named}, {others} others" if others else named
+    return f"{named}, {others} other collections" if others else named
 
 
 def per_range(results: Results) -> Section:
@@ -130,8 +130,8 @@ def per_range(results: Results) -> Section:
         "All ranges",
         [
             "Length ratio is tokens of the translations over tokens of the references. A repeated "
-            "4-gram is four words that occur twice in one translation; copied means equal to the "
-            "source. Means over seeds."
+            "4-gram is four words (in Chinese and Japanese characters) that occur twice in one "
+            "translation; copied means equal to the source. Means over seeds."
         ],
         figures=[FigureReference("chrf_by_length", "chrF by input length with 95 % bands")],
         tables=tables,

@@ -48,8 +48,8 @@ def limits(results: Results) -> Section:
         items.append(f"Few trainings: {seeds} of {'some systems' if len(counts) > 1 else 'each'}.")
     if len(shown_labels(results)) > 1:
         items.append(
-            "The budget is fixed: the order of the systems may differ with more training, and a "
-            "longer input also has more places for errors."
+            "The budgets are those of the table: the order of the systems may differ with more "
+            "training, and a longer input also has more places for errors."
         )
     items.append("BLEU and chrF count matching n-grams; nobody read and judged the translations.")
     return Section("What this does not show", items=items, is_box=True)

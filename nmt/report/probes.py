@@ -28,7 +28,7 @@ def joined(results: Results) -> Section | None:
         for place, group in enumerate(found["groups"])
     ]
     return Section(
-        "Joined inputs: length alone",
+        "Joined inputs: the same content, longer",
         [
             "The same sentences, translated one by one and joined into one input, scored against "
             "the same references: the content is the same, the input longer. "
@@ -63,9 +63,11 @@ def train(results: Results) -> Section | None:
     return Section(
         "Training sentences",
         [
-            "A sample of sentences seen in training. Where a system fails on them as on new ones, "
-            "it has not fitted its data (under-training, or too little capacity); where it does "
-            "well on them only, it has not generalised."
+            "A sample of the training data, up to 100 inputs of each length range. A training of "
+            "less than one pass has not seen all of it, and where training joins pairs, these are "
+            "joined anew. Where a system fails on what it was trained on as on new inputs, it has "
+            "not fitted its data (under-training, or too little capacity); where it does well on "
+            "that only, it has not generalised."
         ],
         [FigureReference("training_sentences", "BLEU on test (solid) and training sentences")],
         [Table(columns, rows)],
@@ -80,7 +82,8 @@ def nll(results: Results) -> Section | None:
         "Loss by target position",
         [
             "Mean negative log-likelihood of the reference's tokens, each predicted from the "
-            "correct ones before it. It sees what is lost where BLEU has no room to show it."
+            "correct ones before it. It sees what is lost where BLEU has no room to show it. "
+            "Systems with different tokenizers have different tokens: compare their curves only."
         ],
         [FigureReference("loss_by_position", "Loss by target position for each input length")],
     )
@@ -135,8 +138,9 @@ def attention(results: Results) -> Section | None:
     return Section(
         "Attention as alignment",
         [
-            "Weights while the reference is read in, not a translation; the layer was chosen on "
-            "the validation set. Heat maps show the lowest seed."
+            "Weights while the reference is read in, not a translation, of the "
+            + ("layer (from 0) with the lowest error on validation" if rows else "last layer")
+            + ". Heat maps show the lowest seed."
         ],
         figures,
         [table] if rows else [],
@@ -145,15 +149,16 @@ def attention(results: Results) -> Section | None:
 
 def example(results: Results) -> Section:
     """One long input and what became of it."""
-    found = results["example"]
+    found, longest = results["example"], results["task"]["longest_train"]
+    within = f"that is not longer than the longest training input ({longest})"
     rows = [("source", found["source"]), ("reference", found["reference"])]
     rows += [(label, text or "(empty)") for label, text in found["hypotheses"].items()]
     return Section(
         "One long input",
         [
             f"The longest input of {results['split']!r} ({found['source_words']} "
-            f"{results['task']['unit']}s; of several, the first) that is not longer than the "
-            f"longest training input ({results['task']['longest_train']}), lowest seed."
+            f"{results['task']['unit']}s; of several, the first) "
+            f"{within if found['source_words'] <= longest else 'of all'}, lowest seed."
         ],
         tables=[Table(("", "text"), rows, is_numeric=False)],
     )

@@ -15,9 +15,10 @@ from nmt.report.document import (
     with_interval,
 )
 
-# Below it a system that translates short inputs badly has not learnt the task yet.
+# On the built-in grammar a system below it on short inputs has not learnt the task yet.
 TRAINED_BLEU = 80.0
 FEW_SENTENCES = 30
+ENOUGH_SEEDS = 5
 
 
 def headline(results: Results) -> Section:
@@ -40,11 +41,15 @@ def headline(results: Results) -> Section:
         f"{results['bootstrap']['seed']}). Each range is scored alone, with the n-gram orders that "
         "its translations have (effective order): ranges do not average to the score of the whole."
     )
+    text += _few_seeds(results)
     if split == "test_joined":
         text += (
-            " Each test sentence occurs once for each number of sentences joined; resamples and "
-            "tests take inputs as independent, so what is said of all of them is too certain."
+            " Each test sentence occurs once for each number of sentences joined; "
+            f"{'tests' if results['bootstrap']['documents'] else 'resamples and tests'} take "
+            "inputs as independent, so what is said of all of them is too certain."
         )
+    elif results["bootstrap"]["documents"]:
+        text += " The paired tests take sentences as independent, though documents hold several."
     after = [f"{name}: {signature}." for name, signature in results["signatures"].items()]
     if len(results["splits"]) > 1:
         other = next(name for name in results["splits"] if name != split)
@@ -55,6 +60,21 @@ def headline(results: Results) -> Section:
         figures=[FigureReference("bleu_by_length", "BLEU by input length with 95 % bands")],
         after=after,
     )
+
+
+def _few_seeds(results: Results) -> str:
+    """Says what intervals over few trainings do not hold."""
+    one = [system["label"] for system in results["systems"] if len(system["seeds"]) == 1]
+    text = ""
+    if one:
+        names = "" if len(one) == len(results["systems"]) else f" ({'; '.join(one)})"
+        text += (
+            f" With one seed{names}, intervals hold what other test sentences would change, not "
+            "what another training would."
+        )
+    if any(1 < len(system["seeds"]) < ENOUGH_SEEDS for system in results["systems"]):
+        text += f" Intervals drawn from fewer than {ENOUGH_SEEDS} seeds are somewhat too narrow."
+    return text
 
 
 def systems_table(results: Results) -> Section:
@@ -165,15 +185,17 @@ def _primary_sentences(results: Results, primary: Mapping[str, Any]) -> list[str
             "what a bottleneck would do."
         )
     joined = results["task"]["most_joined"] or {}
-    if results["split"] == "test_joined" and joined["test"] > joined.get("train", 1):
+    if results["split"] == "test_joined" and joined.get("test", 1) > joined.get("train", 1):
         texts.append(
-            f"Training joined {joined['train']} sentences at most and the test set "
+            f"Training joined {joined.get('train', 1)} sentences at most and the test set "
             f"{joined['test']}: the longest inputs are also of a new kind."
         )
     texts += _other_budgets(results, primary["baseline"], long)
     table = results["splits"][results["split"]]["systems"]
     first = table[primary["baseline"]]["buckets"][0]
-    if first["bleu"]["value"] < TRAINED_BLEU:
+    if results["task"]["data"] != "grammar":
+        texts += _behind_on_short(results, primary)
+    elif first["bleu"]["value"] < TRAINED_BLEU:
         texts.append(_under_training(results, primary["baseline"], long))
     fewest = min(
         b["num_sentences"]
@@ -182,13 +204,22 @@ def _primary_sentences(results: Results, primary: Mapping[str, Any]) -> list[str
     )
     if fewest < FEW_SENTENCES:
         texts.append(f"One of the two ranges holds {fewest} sentences only.")
-    pair = (primary["baseline"], primary["system"])
-    if min(len(s["seeds"]) for s in results["systems"] if s["label"] in pair) < 2:
-        texts.append(
-            "With one seed, intervals hold what other test sentences would change, not what "
-            "another training would."
-        )
     return texts
+
+
+def _behind_on_short(results: Results, primary: Mapping[str, Any]) -> list[str]:
+    """Says how far the baseline is behind on short inputs, where no bottleneck should show."""
+    if primary["short"]["low"] is None or primary["short"]["low"] <= 0:
+        return []
+    table = results["splits"][results["split"]]["systems"]
+    ours, theirs = (
+        table[primary[k]]["buckets"][0]["bleu"]["value"] for k in ("baseline", "system")
+    )
+    return [
+        f"Under-training is not excluded: at {primary['short']['range']} {primary['baseline']} has "
+        f"{number(ours)} BLEU where {primary['system']} has {number(theirs)}; part of its loss on "
+        "long inputs may be missing training instead of a bottleneck."
+    ]
 
 
 def _under_training(results: Results, baseline: str, long: str) -> str:

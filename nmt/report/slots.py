@@ -10,20 +10,21 @@ def slots(results: Results) -> Section | None:
     found = results["slots"]
     if found is None:
         return None
-    columns = ["systems", "points", "words per vector", "k left out", "bits per vector"]
+    unit = results["task"]["unit"]
+    columns = ["systems", "points", f"{unit}s per vector", "one left out", "bits per vector"]
     columns += ["length", "separate"]
     keys = ["r2_words_per_vector", "r2_left_out", "r2_bits_per_vector", "r2_length", "r2_separate"]
     rows = [
         (fit["family"], str(fit["num_points"]), *(number(fit.get(key), 3) for key in keys))
         for fit in found["fits"]
     ]
-    unit = results["task"]["unit"]
     return Section(
-        "Memory slots: words per vector",
+        f"Memory slots: {unit}s per vector",
         [
             "The source is pooled into k vectors before attention, with the same parameters for "
-            "every k. A vector then holds input length / k words (at least one), all of the input "
-            "for the systems with one final state.",
+            f"every k. A vector then holds input length / k {unit}s (at least one), all of the "
+            "input for the systems with one final state. What is pooled are the pieces of the "
+            f"tokenizer, so that a {unit} may be divided between two vectors.",
         ],
         [
             FigureReference("slots_by_length", "BLEU by input length for each number of slots k"),
@@ -42,14 +43,14 @@ def slots(results: Results) -> Section | None:
             _rises(results),
             "R² is the share of the variance of BLEU between points (one for each k and length "
             "range, unweighted) that the best non-increasing function explains: one function of "
-            "words per vector for all k; the same where the points of each k are predicted from "
-            "the curve through those of all others (below 0: worse than the mean); one of bits "
-            "per vector; one of input length for all k, which knows no slots; and a separate "
-            "function of length for each k, the most that falling curves could explain. The "
+            f"{unit}s per vector for all k; the same where the points of each system are predicted "
+            "from the curve through those of all others (below 0: worse than the mean); one of "
+            "bits per vector; one of input length for all k, which knows no slots; and a separate "
+            "function of length for each system, the most that falling curves could explain. The "
             "systems with one final state are shown but not fitted.",
             f"The load that halves BLEU: {unit}s per vector where the curve of a family has half "
-            "of its value at the lowest load, straight between points on a log axis; resamples "
-            "in which it never falls so far are left out.",
+            "of its value at the lowest load, straight between points on a log axis. Not "
+            "given where more than 2.5 % of the resamples never fall so far.",
             "What came before: Britz, Guan and Luong (2017), Efficient Attention using a "
             "Fixed-Size Memory Representation, attend to K fixed contexts; Vázquez et al. (2020), "
             "A Systematic Study of Inner-Attention-Based Sentence Representations in Multilingual "
@@ -81,7 +82,7 @@ def _rises(results: Results) -> str:
 
 
 def _halves_table(results: Results) -> Table:
-    halves = results["slots"]["half"]
+    halves = results["slots"]["half_load"]
     columns = ["systems", f"{results['task']['unit']}s per vector"]
     rows = [[name, with_interval(half["load"])] for name, half in halves.items()]
     if len(halves) > 1:
