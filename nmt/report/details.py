@@ -103,7 +103,8 @@ def kinds(results: Results) -> Section | None:
 def _sources(entry: Mapping[str, Any]) -> str:
     named = ", ".join(f"{name} {count:,}" for name, count in entry["largest"].items())
     others = entry["num_others"]
-    return f"{named}, {others} other collections" if others else named
+    more = f", {others} other collection{'' if others == 1 else 's'}" if others else ""
+    return named + more
 
 
 def per_range(results: Results) -> Section:
