@@ -318,6 +318,15 @@ def test_the_operations_of_the_rnn_are_those_counted_by_hand():
     assert count_training_flops(tiny_model("rnn"), batches()) == 3 * per_row
 
 
+def test_the_operations_of_stacked_lstms_are_those_counted_by_hand():
+    width, hidden, vocab, num_source, num_target = 13, 17, 53, 5, 4
+    gates = 4 * hidden * (width + hidden) + 4 * hidden * (hidden + hidden)  # of two layers
+    products = (num_source + num_target) * gates + num_target * (hidden + vocab) * width
+    # Backward takes each product twice, but for the gradients of the encoder's zero start.
+    per_row = 3 * 2 * products - 2 * 2 * 4 * hidden * hidden
+    assert count_training_flops(tiny_model("sutskever"), batches()) == 3 * per_row
+
+
 def test_attention_is_counted():
     """Attending to one vector fewer saves its keys, values, scores and sums in every layer."""
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 
+import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -35,7 +38,7 @@ def count_training_flops(model: EncoderDecoder, batches: list[Batch]) -> int:
     """Counts the operations of forward and backward passes over these batches.
 
     Counted are matrix products, a multiplication and an addition as two: those of linear layers,
-    of recurrences (a GRU is products to PyTorch on a CPU, where this runs), of attention, and of
+    of recurrences (they are products to PyTorch on a CPU, where this runs), of attention, and of
     the output layer. Not counted are element-wise operations, softmax, and the optimizer's step.
 
     All products are over the rows of a batch, so one row is run and counted for all.
@@ -47,8 +50,23 @@ def count_training_flops(model: EncoderDecoder, batches: list[Batch]) -> int:
     model = copy.deepcopy(model).cpu().train()
     total = 0
     for batch in batches:
-        # The fused attention of a CPU is one operation that the counter does not know.
-        with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        # A CPU's fused attention is one operation that the counter does not know.
+        with (
+            sdpa_kernel(SDPBackend.MATH),
+            _without_onednn(),
+            FlopCounterMode(display=False) as counter,
+        ):
             model(batch.source[:1], None, batch.target_in[:1]).sum().backward()
         total += counter.get_total_flops() * len(batch)
     return total
+
+
+@contextmanager
+def _without_onednn() -> Iterator[None]:
+    """Computes without oneDNN, whose LSTM is one operation that the counter does not know."""
+    enabled = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = enabled
