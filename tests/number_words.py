@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import random
 from dataclasses import dataclass
 from functools import lru_cache
@@ -43,7 +44,9 @@ def write_split(folder: Path, split: str, content: Pairs) -> list[str]:
     for side, language in enumerate(("en", "de")):
         paths.append(folder / f"{split}.{language}")
         lines = "".join(f"{pair[side]}\n" for pair in content)
-        paths[-1].write_text(lines, encoding="utf-8", newline="\n")
+        whole = paths[-1].with_suffix(f".{os.getpid()}")  # two ranks write the same file
+        whole.write_text(lines, encoding="utf-8", newline="\n")
+        whole.replace(paths[-1])
     return [str(path) for path in paths]
 
 
