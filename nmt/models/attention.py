@@ -5,6 +5,8 @@ Every mask is true where something may be looked at, or holds numbers to add to 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -114,15 +116,22 @@ def dot_product_attention(
         # On CUDA the one fused kernel for unequal head counts takes neither a mask nor fp32.
         keys = keys.repeat_interleave(groups, dim=1)
         values = values.repeat_interleave(groups, dim=1)
-    return F.scaled_dot_product_attention(
-        query,
-        keys,
-        values,
-        attn_mask=mask,
-        dropout_p=dropout,
-        is_causal=causal,
-        enable_gqa=query.shape[1] != keys.shape[1],
-    )
+    kind = query.dtype
+    half_on_cpu = query.device.type == "cpu" and kind in (torch.bfloat16, torch.float16)
+    if half_on_cpu:  # where the backward pass of the fused kernel takes some 30 times as long
+        query, keys, values = query.float(), keys.float(), values.float()
+        mask = mask.float() if mask is not None and mask.is_floating_point() else mask
+    with torch.autocast("cpu", enabled=False) if half_on_cpu else nullcontext():
+        attended = F.scaled_dot_product_attention(
+            query,
+            keys,
+            values,
+            attn_mask=mask,
+            dropout_p=dropout,
+            is_causal=causal,
+            enable_gqa=query.shape[1] != keys.shape[1],
+        )
+    return attended.to(kind)
 
 
 def shared_attention(
