@@ -6,32 +6,175 @@ hold tensors and plain values, never code. `torch.save` keeps the tokenizer's `b
     format_version     int, raised when the meaning of a key changes; a key that is new has a
                        value that stands for files without it
     global_step        int, updates so far
-    hyper_parameters   the arguments of `nmt.training.translation_module.TranslationModule`
+    hyper_parameters   the arguments of `nmt.training.module.TranslationModule`
     state_dict         `model.<name>` -> tensor
+
+Reads files of weights written by `torch.save`: tensors and plain values, never code.
+
+The average of several checkpoints of one run (Vaswani et al. 2017, section 6.1).
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterable, Mapping
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from nmt.decoding.hypothesis import Search
+from nmt.decoding.search import Search
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import Tokenizer
-from nmt.weights_file import (
-    FileKind,
-    check_keys,
-    check_types,
-    check_version,
-    load_weights,
-    read_weights_file,
-)
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """What a file of weights is called in error messages.
+
+    Attributes:
+        name: Such as "checkpoint".
+        suffix: Of its files, such as ".ckpt".
+        writer: The program that writes them.
+    """
+
+    name: str
+    suffix: str
+    writer: str
+
+
+def read_weights_file(path: Path, kind: FileKind) -> dict[str, Any]:
+    """Returns the content of a file, on the CPU; none of its code is run.
+
+    Raises:
+        ValueError: The file is missing, cut short, holds code, or is of another kind.
+    """
+    if not path.is_file():
+        fault = "is a directory" if path.is_dir() else "does not exist"
+        best = path / "checkpoints" / f"best{kind.suffix}"  # in the folder of a run
+        wanted = str(best) if best.is_file() else f"the path of a {kind.suffix} file"
+        raise ValueError(f"{kind.name} {path} {fault}: give {wanted}.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()  # which torch.load does not do
+    except OSError as error:
+        raise ValueError(f"{kind.name} {path} cannot be read: {error.strerror}.") from error
+    except zipfile.BadZipFile:
+        raise ValueError(
+            f"{path} ({path.stat().st_size} bytes) is no {kind.name} or is cut short: "
+            f"{_advice(path, kind)}."
+        ) from None
+    if damaged is not None:
+        raise ValueError(
+            f"{kind.name} {path} is damaged ({damaged} has another checksum): "
+            f"{_advice(path, kind)}."
+        )
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:
+        raise ValueError(
+            f"{kind.name} {path} holds more than tensors and plain values, so it was not loaded "
+            f"and none of its code was run: use only files written by {kind.writer}."
+        ) from error
+    except (RuntimeError, OSError, EOFError, ValueError, LookupError) as error:
+        reason = str(error).partition("\n")[0][:200]
+        raise ValueError(
+            f"{kind.name} {path} is damaged ({reason}): {_advice(path, kind)}."
+        ) from error
+    if not isinstance(content, dict):
+        raise ValueError(
+            f"{path} holds a {type(content).__name__}, no {kind.name}: "
+            f"give a file of {kind.writer}."
+        )
+    return content
+
+
+def check_version(content: Mapping[str, Any], version: int, path: Path, kind: FileKind) -> None:
+    """Raises ValueError where a file is of another format than this version of nmt reads."""
+    if content["format_version"] != version:
+        raise ValueError(
+            f"{kind.name} {path} has format_version {content['format_version']!r} and this "
+            f"version of nmt reads {version}: use the version of nmt that wrote it."
+        )
+
+
+def check_keys(
+    what: str,
+    expected: Iterable[str],
+    found: Mapping[str, Any],
+    path: Path,
+    kind: FileKind,
+    *,
+    extra_allowed: bool = False,
+) -> None:
+    """Raises ValueError naming the keys that a part of a file lacks or should not have."""
+    names = set(expected)
+    missing = sorted(names - set(found))
+    unexpected = [] if extra_allowed else sorted(map(str, set(found) - names))
+    faults = [
+        f"{fault} {what} {', '.join(map(repr, keys[:5]))}{' ...' if len(keys) > 5 else ''}"
+        for fault, keys in (("lacks the", missing), ("has the unexpected", unexpected))
+        if keys
+    ]
+    if faults:
+        raise ValueError(
+            f"{kind.name} {path} {' and '.join(faults)}: "
+            "use it with the version of nmt that wrote it."
+        )
+
+
+def check_types(
+    expected: Mapping[str, type], found: Mapping[str, Any], path: Path, kind: FileKind
+) -> None:
+    """Raises ValueError naming a part of a file that is of another type than it should be."""
+    for name, wanted in expected.items():
+        if not isinstance(found[name], wanted):
+            raise ValueError(
+                f"{kind.name} {path} holds a {type(found[name]).__name__} as {name!r}, where a "
+                f"{wanted.__name__} belongs: use the file as it was saved."
+            )
+
+
+def load_weights(
+    model: torch.nn.Module,
+    state_dict: Mapping[str, Tensor],
+    path: Path,
+    kind: FileKind,
+    *,
+    prefix: str = "",
+) -> None:
+    """Gives a model the weights of a file, where they stand under `prefix` + their names.
+
+    Raises:
+        ValueError: A weight is missing, unexpected or of another shape.
+    """
+    expected = {prefix + name: tensor for name, tensor in model.state_dict().items()}
+    check_keys("weight", expected, state_dict, path, kind)
+    check_types(dict.fromkeys(expected, Tensor), state_dict, path, kind)
+    for name, tensor in expected.items():
+        if state_dict[name].shape != tensor.shape:
+            raise ValueError(
+                f"weight {name!r} of {kind.name} {path} has shape "
+                f"{tuple(state_dict[name].shape)} where its model config needs "
+                f"{tuple(tensor.shape)}: use the file as it was saved."
+            )
+    model.load_state_dict({name: state_dict[prefix + name] for name in model.state_dict()})
+
+
+def _advice(path: Path, kind: FileKind) -> str:
+    """Returns what to do without this file: use the newest whole one beside it, if there is one."""
+    others = [other for other in path.parent.glob(f"*{kind.suffix}") if other != path]
+    whole = [other for other in others if zipfile.is_zipfile(other)]
+    if not whole:
+        return f"copy it again, or give another {kind.suffix} file written by {kind.writer}"
+    return f"copy it again, or use {max(whole, key=lambda other: other.stat().st_mtime)}"
+
 
 FORMAT_VERSION = 1
 HYPER_PARAMETERS = (
@@ -213,3 +356,68 @@ def _check_device(device: str | torch.device) -> None:
         raise ValueError(
             f"device {str(device)!r} cannot be used here ({reason}): try 'cpu'."
         ) from error
+
+
+def average_checkpoints(paths: Sequence[str | Path]) -> dict[str, Any]:
+    """Returns the content of a checkpoint whose weights are the mean of several.
+
+    It translates and is evaluated like any other; it cannot be resumed, having no optimizer. One
+    file gives its own weights; the order of the files does not matter.
+
+    Raises:
+        ValueError: No file, one given twice, one that cannot be loaded, or one of another model or
+            tokenizer.
+    """
+    if not paths:
+        raise ValueError("there are 0 checkpoints to average: give the paths of one or more.")
+    for path, times in Counter(Path(path).resolve() for path in paths).items():
+        if times > 1:
+            raise ValueError(f"checkpoint {path} is given {times} times: give each file once.")
+    sums: dict[str, Tensor] = {}
+    average: dict[str, Any] = {}
+    for path in sorted(map(Path, paths)):
+        content = read_checkpoint(path)
+        if not average:
+            average = {key: content[key] for key in ("format_version", "hyper_parameters")}
+            average["global_step"] = 0
+        _check_alike(content, average, sums, path)
+        average["global_step"] = max(average["global_step"], content["global_step"])
+        for name, weight in content["state_dict"].items():
+            sums[name] = sums[name] + weight.double() if name in sums else weight.double()
+    average["state_dict"] = {
+        name: (sums[name] / len(paths)).to(weight.dtype)
+        for name, weight in content["state_dict"].items()
+    }
+    return average
+
+
+def _check_alike(
+    content: dict[str, Any], first: dict[str, Any], weights: dict[str, Tensor], path: Path
+) -> None:
+    for name in ("model", "tokenizer", "lowercase", "source_lang", "target_lang"):
+        if content["hyper_parameters"][name] != first["hyper_parameters"][name]:
+            raise ValueError(
+                f"checkpoint {path} has another {name} than the first one: average checkpoints of "
+                "one run, or of runs that differ in their seed alone."
+            )
+    shapes = {name: weight.shape for name, weight in content["state_dict"].items()}
+    if weights and shapes != {name: weight.shape for name, weight in weights.items()}:
+        raise ValueError(
+            f"checkpoint {path} has other weights than the first one: average checkpoints of one "
+            "run."
+        )
+
+
+def save_average(paths: Sequence[str | Path], output: str | Path) -> None:
+    """Averages checkpoints into a file, which is there whole or not at all.
+
+    Raises:
+        ValueError: As `average_checkpoints`, or there is no folder for the file.
+        OSError: The file cannot be written.
+    """
+    if not Path(output).parent.is_dir():
+        raise ValueError(f"{Path(output).parent} is no folder: make it, or give another output.")
+    content = average_checkpoints(paths)
+    temporary = Path(output).with_name(f".{Path(output).name}.partial")
+    torch.save(content, temporary)
+    temporary.replace(output)

@@ -2,30 +2,231 @@
 
 Nothing heavy is imported until the options have been understood: a typing error costs no wait.
 `HYDRA_FULL_ERROR=1` shows every error with its traceback.
+
+The ranges of options, checked before anything that takes seconds is imported.
+
+Turns Hydra's composition errors into one line that names what was typed and the remedy.
 """
 
 from __future__ import annotations
 
 import functools
 import io
+import math
 import os
 import re
+import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
 import hydra
 from hydra.conf import RuntimeConf
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import CompactHydraException
+from hydra.errors import (
+    CompactHydraException,
+    InstantiationException,
+    MissingConfigException,
+    OverrideParseException,
+)
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from nmt.option_ranges import check_ranges
-from nmt.override_errors import explain
+_BETTER = {"valid_bleu": "max", "valid_loss": "min", "valid_perplexity": "min"}
+
+Range = tuple[str, Callable[[Any], bool]]
+
+
+def check_ranges(config: DictConfig) -> None:
+    """Refuses options without a value and numbers outside their range; absent options pass.
+
+    Raises:
+        ValueError: One sentence naming the option as it is typed, its value and its range.
+    """
+    for option in _missing(OmegaConf.to_container(config)):
+        raise ValueError(f"{option} has no value; give {option}=VALUE.")
+    absent = object()
+    for option, (text, inside) in _RANGES.items():
+        value = OmegaConf.select(config, option, default=absent)
+        if value is not absent and not inside(value):
+            raise ValueError(f"{option} is {value!r}; it must be {text}.")
+    for callback in ("callbacks.best", "callbacks.early_stopping"):
+        monitor, mode = (OmegaConf.select(config, f"{callback}.{x}") for x in ("monitor", "mode"))
+        if monitor is not None and mode != _BETTER[monitor]:
+            raise ValueError(
+                f"{callback}.mode is {mode!r}; it must be {_BETTER[monitor]} for {monitor}."
+            )
+
+
+def _missing(node: Any, prefix: str = "") -> Iterator[str]:
+    """Yields the dotted names of the options that are `???`, without resolving others."""
+    if isinstance(node, dict):
+        for name, value in node.items():
+            yield from _missing(value, f"{prefix}.{name}" if prefix else str(name))
+    elif node == "???":
+        yield prefix
+
+
+def _whole(minimum: int) -> Range:
+    return f"a whole number of at least {minimum}", lambda x: type(x) is int and x >= minimum
+
+
+def _number(text: str, inside: Callable[[float], bool]) -> Range:
+    return text, lambda x: type(x) in (int, float) and inside(x)
+
+
+def _or_null(bounds: Range) -> Range:
+    return f"{bounds[0]}, or null", lambda x: x is None or bounds[1](x)
+
+
+_LANGUAGE = ("a language code such as en", lambda x: isinstance(x, str) and x != "")
+_POSITIVE = _number("a positive number", lambda x: 0 < x < math.inf)
+_SHARE = (
+    "a whole number of batches of at least 1 or a share above 0 and up to 1.0",
+    lambda x: (type(x) is int and x >= 1) or (type(x) is float and 0 < x <= 1),
+)
+_PRECISIONS = ("auto", "32-true", "bf16-mixed", "16-mixed")
+_MONITOR = (f"one of {', '.join(_BETTER)}", lambda x: x in _BETTER)
+_RANGES: dict[str, Range] = {
+    "seed": (
+        "a whole number from 0 to 4294967295",  # what NumPy takes
+        lambda x: type(x) is int and 0 <= x < 2**32,
+    ),
+    "label_smoothing": _number("a number in [0, 1)", lambda x: 0 <= x < 1),
+    "num_validations": _whole(1),
+    "threads": _or_null(_whole(1)),
+    "data.source_lang": _LANGUAGE,
+    "data.target_lang": _LANGUAGE,
+    "data.token_budget": _whole(1),
+    "data.eval_token_budget": _whole(1),
+    "data.num_workers": _whole(0),
+    "data.tokenizer.vocab_size": _whole(1),
+    "data.tokenizer.model_type": ("unigram or bpe", lambda x: x in ("unigram", "bpe")),
+    "data.tokenizer.character_coverage": _number("a number in (0, 1]", lambda x: 0 < x <= 1),
+    "optimizer.lr": _POSITIVE,
+    "optimizer.weight_decay": _number("a number of at least 0", lambda x: 0 <= x < math.inf),
+    "trainer.precision": (f"one of {', '.join(_PRECISIONS)}", lambda x: x in _PRECISIONS),
+    "trainer.max_steps": _whole(1),
+    "trainer.max_epochs": (
+        "a whole number of at least 1, or -1 for no limit",
+        lambda x: type(x) is int and (x >= 1 or x == -1),
+    ),
+    "trainer.accumulate_grad_batches": _whole(1),
+    "trainer.gradient_clip_val": _or_null(_POSITIVE),
+    "trainer.log_every_n_steps": _whole(1),
+    "trainer.limit_train_batches": _SHARE,
+    "trainer.limit_val_batches": _SHARE,  # 0: no best checkpoint could be chosen
+    "callbacks.best.monitor": _MONITOR,
+    "callbacks.early_stopping.monitor": _MONITOR,
+}
+
+
+def explain(error: Exception, config_directory: Path) -> str:
+    """Returns one line about an error of Hydra or OmegaConf: option, value and what to do.
+
+    Args:
+        error: raised while options were parsed, composed, resolved or instantiated.
+        config_directory: where the groups lie; names the choices and nearest keys.
+    """
+    text = str(error)
+    cause = error.__cause__
+    if isinstance(error, OverrideParseException):
+        return _unreadable(error.override)
+    if ambiguous := re.match(r"Ambiguous value for argument '(.*)'\n", text):
+        advice = _quoting(ambiguous[1])
+        return f"several values in {ambiguous[1]}: add -m for a run of each, or {advice}"
+    if isinstance(error, MissingConfigException) and (choice := re.search(r"find '(.+)'", text)):
+        return _unknown_choice(choice[1], config_directory)
+    if (typed := re.match(r"Could not override '(.+)'", text)) and isinstance(
+        cause, OmegaConfBaseException
+    ):
+        root = cause.parent_node._get_root() if cause.parent_node is not None else DictConfig({})
+        return _unknown_option(typed[1], root, config_directory)
+    if resolving := re.match(r"ValueError raised while resolving interpolation: (.*)\n", text):
+        return resolving[1]  # of a resolver of ours
+    if isinstance(error, MissingMandatoryValue):
+        return f"option {error.full_key!r} has no value: give {error.full_key}=VALUE"
+    if isinstance(error, InstantiationException) and isinstance(cause, Exception):
+        place = re.search(r"full_key: (\S+)", text)
+        return _one_line(f"{place[1]}: {cause}" if place else str(cause))
+    if isinstance(cause, OmegaConfBaseException):
+        return _one_line(f"{text} {cause}")
+    return _one_line(text.partition("Config search path:")[0])
+
+
+def _unreadable(override: str) -> str:
+    if "=" not in override:
+        return f"cannot read {override!r}: options are written key=value"
+    return f"cannot read {override!r}: {_quoting(override)}"
+
+
+def _quoting(override: str) -> str:
+    """Returns the advice to quote a value for Hydra, and again for the shell."""
+    key, _, value = override.partition("=")
+    if value.startswith("["):
+        quoted = "[" + ",".join(_quote(item.strip()) for item in value.strip("[]").split(",")) + "]"
+    else:
+        quoted = _quote(value)
+    return f"quote the value, for the shell too: {shlex.quote(f'{key}={quoted}')}"
+
+
+def _quote(value: str) -> str:
+    r"""Returns `value` as Hydra's double-quoted string; only `\` before `"` is doubled there."""
+    if value[:1] in ("'", '"') and value[0] == value[-1]:
+        value = value[1:-1]
+    escaped = re.sub(r'(\\*)"', r'\1\1\\"', value)
+    return '"' + re.sub(r"(\\+)$", r"\1\1", escaped) + '"'
+
+
+def _unknown_choice(name: str, config_directory: Path) -> str:
+    group, _, choice = name.rpartition("/")
+    available = sorted(path.stem for path in (config_directory / group).glob("*.yaml"))
+    nearest = get_close_matches(choice, available, n=1)
+    hint = f"; did you mean '{group}={nearest[0]}'?" if nearest else ""
+    return f"unknown {group}={choice}{hint} (available: {', '.join(available) or 'none'})"
+
+
+def _unknown_option(typed: str, config: DictConfig, config_directory: Path) -> str:
+    groups = [path.name for path in config_directory.iterdir() if path.is_dir()]
+    known = [*(key for key in _keys(config) if not key.startswith("hydra.")), *groups]
+    if typed.startswith("hydra."):
+        known = list(_keys(config))
+    elsewhere = _choices_with(typed, config_directory)
+    if elsewhere:
+        group = typed.partition(".")[0]
+        return f"unknown option {typed!r} here; it is an option of {group}={'|'.join(elsewhere)}"
+    last = typed.rpartition(".")[2]
+    nearest = [key for key in known if key.rpartition(".")[2] == last]
+    nearest = nearest or get_close_matches(typed, known, n=1)
+    if nearest:
+        return f"unknown option {typed!r}; did you mean {' or '.join(map(repr, nearest[:3]))}?"
+    return (
+        f"unknown option {typed!r}; --cfg job lists all options, and +{typed}=VALUE adds a new one"
+    )
+
+
+def _choices_with(typed: str, config_directory: Path) -> Sequence[str]:
+    """Returns the other choices of the group of `typed` that have this key."""
+    group, _, key = typed.partition(".")
+    files = sorted((config_directory / group).glob("*.yaml")) if key else []
+    return [file.stem for file in files if key in set(_keys(OmegaConf.load(file)))]
+
+
+def _keys(config: object, prefix: str = "") -> Iterator[str]:
+    """Yields every dotted key of a config, inner nodes included, without resolving values."""
+    if isinstance(config, DictConfig) and not config._is_none() and not config._is_missing():
+        for name in map(str, config):
+            yield f"{prefix}{name}"
+            yield from _keys(config._get_node(name), f"{prefix}{name}.")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
 
 _FULL_ERROR = "HYDRA_FULL_ERROR"
 

@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from nmt.averaging import save_average
+from nmt.checkpoint import save_average
 
 
 def main() -> int:

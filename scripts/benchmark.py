@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from benchmarks import attention, corpus, data, ddp, decode, sdpa, train
 
-from nmt.decoding.hypothesis import check_at_least
+from nmt.decoding.search import check_at_least
 
 BENCHMARKS = {
     "attention": attention,

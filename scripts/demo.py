@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 import torch
 
-from nmt.decoding.hypothesis import check_at_least
-from nmt.demo.answers import load_models
-from nmt.demo.app import make_app
+from nmt.decoding.search import check_at_least
+from nmt.demo.app import load_models, make_app
 
 
 def main(argv: Sequence[str] | None = None) -> int:

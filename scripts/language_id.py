@@ -26,20 +26,17 @@ import torch.nn.functional as F
 from rich.console import Console
 from rich.text import Text
 
-from nmt.cli.text_lines import read_lines
-from nmt.cli.translate_options import option_name
-from nmt.data.files import language_of, read_parallel
-from nmt.data.grammar import generate_splits
+from nmt.cli.translate import option_name, read_lines
+from nmt.data.files import Languages, language_of, read_parallel
 from nmt.data.hashed_words import pack, words_of
 from nmt.data.language_identification import (
     Judgement,
     LanguageIdentifier,
     load_identifier,
 )
-from nmt.data.tables import Languages
-from nmt.decoding.hypothesis import check_at_least
-from nmt.figures.attention import draw_lines
-from nmt.figures.style import save_png
+from nmt.decoding.search import check_at_least
+from nmt.evaluation.figures import draw_lines, save_png
+from nmt.grammar import generate_splits
 from nmt.models.language_classifier import LanguageClassifier
 
 MODEL = {"num_buckets": 2**14, "width": 32, "hidden": 48, "attention_dim": 32}

@@ -14,14 +14,12 @@ from pathlib import Path
 
 import torch
 
-from nmt.attention_maps import AttentionMap, attention_maps
-from nmt.data.length_unit import default_unit
+from nmt.alignment import AttentionMap, Units, attention_maps
 from nmt.decoding.greedy import GreedySearch
-from nmt.decoding.hypothesis import check_at_least
-from nmt.figures.attention import draw_attention
-from nmt.figures.style import save_figure
+from nmt.decoding.search import check_at_least
+from nmt.evaluation.figures import draw_attention, save_figure
+from nmt.tokenizer import default_unit
 from nmt.translator import Translator
-from nmt.word_attention import Units
 
 KINDS = ("cross", "encoder-self", "decoder-self")
 TITLES = {

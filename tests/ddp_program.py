@@ -115,7 +115,7 @@ def validate(folder: Path, ranks: int) -> list[dict[str, float]]:
 
 def copy_the_source(model: Any, source: Any, source_mask: Any, *, forbidden_ids: Any) -> Any:
     """A search whose BLEU is neither 0 nor 100."""
-    from nmt.decoding.hypothesis import Hypothesis
+    from nmt.decoding.search import Hypothesis
 
     return [[Hypothesis(tuple(row[:-1].tolist()), 0.0, 0.0, True)] for row in source]
 

@@ -5,7 +5,7 @@ import random
 
 import yaml
 
-from nmt.evaluation.run_results import (
+from nmt.evaluation.results import (
     TranslatedSentence,
     score_split,
     write_metrics,

@@ -18,8 +18,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt.config import config_directory
 from nmt.data.datamodule import TranslationDataModule
+from nmt.training.module import TranslationModule
 from nmt.training.run import build_module, build_trainer, fit
-from nmt.training.translation_module import TranslationModule
 
 WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf"}
 GROUPS = ("data", "model", "optimizer", "scheduler", "decoding", "trainer", "callbacks", "logger")

@@ -51,9 +51,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from nmt.comparison.results import compare, read_results, write_results
-    from nmt.evaluation.summary import print_paths
-    from nmt.report.report import write_report
+    from nmt.evaluation.results import print_paths
+    from nmt.study.comparison.results import compare, read_results, write_results
+    from nmt.study.report.report import write_report
 
     if options.output.exists() and not options.output.is_dir():
         raise ValueError(f"--output {options.output} is a file; name a folder.")
@@ -73,7 +73,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _print_primary(console: Console, results: dict[str, object]) -> None:
-    from nmt.report.sections import primary_statistic
+    from nmt.study.report.sections import primary_statistic
 
     section = primary_statistic(results)
     for text in section.before if section else ():

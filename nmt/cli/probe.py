@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the program; returns its exit status."""
     options = _parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, format=f"{_PROGRAM}: %(message)s")
-    logging.getLogger("nmt.probes").setLevel(logging.INFO)
+    logging.getLogger("nmt.study.probes").setLevel(logging.INFO)
     try:
         _run(options)
     except KeyboardInterrupt:
@@ -49,12 +49,12 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> None:
     import torch
 
-    from nmt.decoding.hypothesis import check_at_least
-    from nmt.probes import probe_run
+    from nmt.decoding.search import check_at_least
+    from nmt.study.probes import probe_run
 
     if options.threads is not None:
         check_at_least("threads", options.threads, 1)
         torch.set_num_threads(options.threads)
     for run in options.runs:
-        logging.getLogger("nmt.probes").info("%s", run)
+        logging.getLogger("nmt.study.probes").info("%s", run)
         probe_run(run, force=options.force, device=options.device)

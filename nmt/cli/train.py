@@ -9,7 +9,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.config import check_config, hydra_main
-from nmt.run_folder import make_run_folder, run_directory
+from nmt.training.run_folder import make_run_folder, run_directory
 
 logger = logging.getLogger(__name__)
 OmegaConf.register_new_resolver("run_directory", run_directory, replace=True, use_cache=True)
@@ -25,10 +25,10 @@ def main(config: DictConfig) -> None:
     import torch
     from hydra.utils import instantiate
 
-    from nmt.cli.results import write_results
+    from nmt.cli.evaluate import write_results
+    from nmt.training.callbacks import end_with_parent
     from nmt.training.resume import checkpoint_to_resume
     from nmt.training.run import build_module, build_trainer, fit
-    from nmt.training.stopping import end_with_parent
 
     _quieten()
     if config.threads is not None:

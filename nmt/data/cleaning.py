@@ -14,10 +14,10 @@ import numpy.typing as npt
 import xxhash
 from datasets import Dataset
 
-from nmt.data.columns import pairs
+from nmt.data.files import pairs
 from nmt.data.language_identification import LanguageCheck
-from nmt.data.length_unit import LengthUnit, count_units
-from nmt.data.shards import map_shards
+from nmt.data.text import map_shards
+from nmt.tokenizer import LengthUnit, count_units
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,26 +1,148 @@
 """Loads a parallel corpus: from the hub, from local files, or from the embedded grammar.
 
 Whatever the origin, a split is a `datasets.Dataset` with the columns source and target.
+
+Builds an options class from a part of the configuration, or says which key is wrong.
+
+The text of the embedded grammar as data sets, generated once and then memory-mapped.
+
+Several corpora as the training text of one run: each has a weight and a set to validate on.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
+import hashlib
+import inspect
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
+import pyarrow
 from datasets import Dataset
 
-from nmt.data.files import find_split, read_documents
-from nmt.data.hub import HubOptions, load_hub
-from nmt.data.options import build_options
-from nmt.data.tables import Languages
-from nmt.data.text import Text, content_key, lowercased, text_of_files
+import nmt.grammar
+from nmt.data.files import HubOptions, Languages, find_split, load_hub, read_documents
+from nmt.data.text import Text, cached, content_key, key_of, lowercased, text_of_files
+from nmt.grammar import GrammarPair, swapped
+from nmt.grammar.lexicon import lexicon_path
 
 logger = logging.getLogger(__name__)
+
+
+Options = TypeVar("Options")
+
+
+def build_options(cls: type[Options], values: Mapping[str, Any], *, where: str) -> Options:
+    """Returns `cls(**values)`.
+
+    Args:
+        cls: A dataclass; its fields are the keys.
+        values: The part of the configuration.
+        where: Its name there, such as `data.cleaning`.
+
+    Raises:
+        ValueError: A key that does not exist (the nearest is named), or one that is missing.
+    """
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{where} is {values!r}; give it keys and values.")
+    assert dataclasses.is_dataclass(cls)
+    names = [field.name for field in dataclasses.fields(cls)]
+    for name in values:
+        if name not in names:
+            near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)
+            raise ValueError(f"There is no option {where}.{name}; did you mean {near[0]}?")
+    needed = [f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING]
+    if missing := [name for name in needed if name not in values]:
+        raise ValueError(f"{where} lacks {', '.join(missing)}; give a value.")
+    return cls(**values)
+
+
+_ROWS_PER_CHUNK = 10_000
+_LINKS = pyarrow.list_(pyarrow.list_(pyarrow.int32()))
+_SCHEMA = pyarrow.schema(
+    {
+        "source": pyarrow.string(),
+        "target": pyarrow.string(),
+        "sure": _LINKS,
+        "possible": _LINKS,
+        "bits": pyarrow.float64(),
+        "num_sentences": pyarrow.int32(),
+    }
+)
+
+
+def load_grammar(
+    arguments: Mapping[str, Any], languages: Languages, *, cache_dir: Path
+) -> dict[str, Dataset]:
+    """Returns the splits, generating them where that has not happened yet.
+
+    Columns: source, target, sure and possible (links [source word, target word], disjoint), bits,
+    num_sentences.
+
+    Args:
+        arguments: Of `nmt.grammar.generate_splits`.
+        languages: en-de, or de-en for the same pairs the other way round.
+        cache_dir: Where the generated text is kept.
+
+    Raises:
+        ValueError: Languages that the grammar does not speak, or an impossible argument.
+    """
+    pair = (languages.source, languages.target)
+    if sorted(pair) != ["de", "en"]:
+        raise ValueError(
+            f"The grammar speaks en-de and de-en, not {'-'.join(pair)}; set data.source_lang and "
+            "data.target_lang to en and de."
+        )
+    _check_arguments(arguments)
+    english_first = languages.source == "en"
+
+    def make(folder: Path) -> None:
+        logger.info("Generating the built-in corpus; this happens once.")
+        splits = nmt.grammar.generate_splits(**arguments)
+        for number, (name, pairs) in enumerate(splits.items()):
+            _write(pairs, folder / f"{number}-{name}.arrow", english_first)
+
+    key = key_of(dict(arguments), pair, _generator_digest())
+    folder = cached(cache_dir, f"grammar-{key}", make)
+    files = sorted(folder.glob("*.arrow"))
+    return {file.stem.split("-", 1)[1]: Dataset.from_file(str(file)) for file in files}
+
+
+def _check_arguments(arguments: Mapping[str, Any]) -> None:
+    known = list(inspect.signature(nmt.grammar.generate_splits).parameters)
+    for name in arguments:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+            raise ValueError(f"There is no option data.grammar.{name}; did you mean {near[0]}?")
+
+
+def _generator_digest() -> str:
+    """Digests program and lexicon, so that a change of either makes new text."""
+    program = [Path(__file__), *Path(nmt.grammar.__file__).parent.glob("*.py")]
+    lexicons = lexicon_path("core").parent.glob("*.yaml")
+    digest = hashlib.sha256()
+    for file in [*sorted(program), *sorted(lexicons)]:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _write(pairs: Sequence[GrammarPair], path: Path, english_first: bool) -> None:
+    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, _SCHEMA) as writer:
+        for start in range(0, len(pairs), _ROWS_PER_CHUNK):
+            rows = list(pairs[start : start + _ROWS_PER_CHUNK])
+            rows = rows if english_first else [swapped(pair) for pair in rows]
+            columns = [
+                pyarrow.array([getattr(pair, field.name) for pair in rows], type=field.type)
+                for field in _SCHEMA  # the fields of a GrammarPair
+            ]
+            writer.write_batch(pyarrow.record_batch(columns, schema=_SCHEMA))
+
 
 _OF_FILES = ("train", "valid", "test")
 
@@ -39,7 +161,7 @@ class CorpusOptions:
         train: `[source_file, target_file]` or `[table]` (TSV, JSONL, parquet) for any corpus.
         valid: The same for validation.
         test: The same for the test set.
-        grammar: Arguments of `nmt.data.grammar.generate_splits`.
+        grammar: Arguments of `nmt.grammar.generate_splits`.
         columns: Language code to column name, where columns are not named by language.
         expected_sizes: Split name to the number of pairs that a true copy has.
         lowercase: Lower-case both sides of all splits, references included.
@@ -197,7 +319,6 @@ def _readers(options: CorpusOptions, cache_dir: Path) -> Mapping[str, Reader]:
         }
     if options.grammar is not None:
         # Imported where it is used: files and hub sets do not need the generator.
-        from nmt.data.generated import load_grammar
 
         splits = load_grammar(options.grammar, options.languages, cache_dir=cache_dir)
     else:
@@ -255,3 +376,69 @@ def _read_split(
 def _reader(files: Sequence[str | Path] | str, languages: Languages, cache_dir: Path) -> Reader:
     files = [files] if isinstance(files, str) else files
     return partial(text_of_files, files, languages, cache_dir=cache_dir)
+
+
+_NEEDED = ("train", "valid")
+_LARGEST_WEIGHT = 1000  # an epoch is drawn in memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixedCorpus:
+    """One entry of `data.corpora`: where the corpus is, as in `CorpusOptions`, and its weight.
+
+    Attributes:
+        weight: How often each of its training pairs is seen in an epoch, on average; see
+            `WeightedPairs`.
+        hub: See `CorpusOptions`.
+        directory: As above.
+        directory_splits: As above.
+        train: As above.
+        valid: As above.
+        test: As above, but not needed.
+        grammar: As above.
+        columns: As above.
+        expected_sizes: As above.
+    """
+
+    weight: float = 1.0
+    hub: Mapping[str, Any] | None = None
+    directory: str | None = None
+    directory_splits: Mapping[str, str] | None = None
+    train: Sequence[str] | str | None = None
+    valid: Sequence[str] | str | None = None
+    test: Sequence[str] | str | None = None
+    grammar: Mapping[str, Any] | None = None
+    columns: Mapping[str, str | int] | None = None
+    expected_sizes: Mapping[str, int] | None = None
+
+
+def mixed_corpora(
+    corpora: Mapping[str, Mapping[str, Any]], common: Mapping[str, Any]
+) -> dict[str, tuple[CorpusOptions, float]]:
+    """Returns for each name in `data.corpora` what to load, and its weight.
+
+    Args:
+        corpora: For each name the keys of a `MixedCorpus`.
+        common: Arguments of `CorpusOptions` that hold where a corpus does not say otherwise.
+
+    Raises:
+        ValueError: An impossible name, key, weight or origin.
+    """
+    if not isinstance(corpora, Mapping):
+        raise ValueError(f"data.corpora is {corpora!r}; give names, and keys and values for each.")
+    found = {}
+    for name, values in corpora.items():
+        where = f"data.corpora.{name}"
+        if not re.fullmatch(r"\w[\w-]*", str(name), re.ASCII):
+            raise ValueError(f"{where}: call it by letters, digits, _ and -, as files are named.")
+        entry = asdict(build_options(MixedCorpus, values, where=where))
+        weight = entry.pop("weight")
+        if type(weight) not in (int, float) or not 0 < weight <= _LARGEST_WEIGHT:
+            raise ValueError(
+                f"{where}.weight is {weight!r}; give a number above 0 and up to "
+                f"{_LARGEST_WEIGHT} (2: all pairs twice in an epoch, 0.5: a random half)."
+            )
+        own = {key: value for key, value in entry.items() if value is not None}
+        options = CorpusOptions(name=str(name), where=where, needed=_NEEDED, **{**common, **own})
+        found[str(name)] = (options, float(weight))
+    return found

@@ -14,19 +14,14 @@ from torch.utils.data import DataLoader
 
 from nmt.data.batch import Batch
 from nmt.data.cleaning import CleaningReport, CleaningRules
-from nmt.data.columns import texts
-from nmt.data.corpus import CorpusOptions
+from nmt.data.corpus import CorpusOptions, build_options, mixed_corpora
+from nmt.data.files import texts
 from nmt.data.joining import Concatenation, JoinedPairs
-from nmt.data.length_unit import check_unit, count_units, default_unit
 from nmt.data.loader import TrainLoader, outlive_signals
-from nmt.data.mixture import mixed_corpora
-from nmt.data.options import build_options
-from nmt.data.part import Part
-from nmt.data.preparation import TokenizerOptions, get_tokenizer, tokenise
-from nmt.data.run_text import RunText
+from nmt.data.preparation import TokenisedDataset, TokenizerOptions, get_tokenizer, tokenise
+from nmt.data.run_text import Part, RunText
 from nmt.data.sampler import TokenBatchSampler
-from nmt.data.tokenised import TokenisedDataset
-from nmt.tokenizer import Tokenizer
+from nmt.tokenizer import Tokenizer, check_unit, count_units, default_unit
 
 
 class TranslationDataModule(pl.LightningDataModule):

@@ -1,14 +1,209 @@
-"""Reads parallel text from local files: two line files, or one TSV, JSONL or parquet file."""
+"""Reads parallel text from local files: two line files, or one TSV, JSONL or parquet file.
+
+Reads the lines of local files.
+
+One meaning of "a line" everywhere: only LF or CRLF ends it. U+2028, U+0085, a lone CR, 0x0B and
+0x1C are characters like any other.
+
+Reads the two sides of a corpus from the rows of a TSV, JSONL or parquet file.
+
+Reads text columns of a `datasets.Dataset` in pieces: row by row is ten times slower.
+
+Loads the splits of a data set from the Hugging Face hub, or says in one sentence why not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
-from nmt.data.lines import iterate_lines, read_lines
-from nmt.data.tables import READERS, Languages, Pairs
+import datasets
+import huggingface_hub
+import pyarrow.parquet
+from datasets import Dataset
+from huggingface_hub.errors import HfHubHTTPError
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """Returns `iterate_lines` as a list."""
+    return list(iterate_lines(path))
+
+
+def iterate_lines(path: str | Path) -> Iterator[str]:
+    """Yields the lines of a UTF-8 file, decompressed if its name ends in `.gz`.
+
+    A byte order mark is removed, and a final line without a line end is a line.
+
+    Raises:
+        ValueError: No such file, damaged gzip, or invalid UTF-8 (naming file and line).
+    """
+    with _opened(Path(path)) as file:
+        for number, line in enumerate(file, 1):
+            line = line.removeprefix(_BOM) if number == 1 else line
+            if not line:
+                return  # a mark and nothing else
+            if line.endswith(b"\n"):
+                line = line[:-1].removesuffix(b"\r")
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError:
+                raise ValueError(
+                    f"{path}, line {number} is not valid UTF-8; convert the file to UTF-8 first."
+                ) from None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BufferedReader | gzip.GzipFile]:
+    """Opens a file, plain or compressed, and says what is wrong with it when it cannot be read."""
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            yield file
+    except FileNotFoundError:
+        raise ValueError(
+            f"There is no file {path} (relative paths start at {Path.cwd()}); check the path."
+        ) from None
+    except (zlib.error, EOFError, OSError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); get the file again.") from error
+
+
+_ROWS_AT_ONCE = 10_000
+
+Pairs = Iterator[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Languages:
+    """The direction, and the columns the two sides have in tables.
+
+    Attributes:
+        source: Code of the source language, such as `en`.
+        target: Code of the target language.
+        columns: Language code to column name (for TSV: to column number from 0); languages that
+            are not in it have columns of their own name.
+    """
+
+    source: str
+    target: str
+    columns: Mapping[str, str | int]
+
+    @property
+    def codes(self) -> tuple[str, str]:
+        """Source, then target."""
+        return self.source, self.target
+
+    def column(self, language: str) -> str | int:
+        """Returns the column of a language."""
+        return self.columns.get(language, language)
+
+
+def text_of(row: Mapping[Any, Any], language: str, languages: Languages, *, where: str) -> str:
+    """Returns one side of a row of either shape: `{en, de}` or `{translation: {en, de}}`.
+
+    A missing value (null) is an empty text.
+
+    Raises:
+        ValueError: No such column, with a list of those found; or a value that is no text.
+    """
+    column = languages.column(language)
+    for shape in (row, row.get("translation")):
+        if isinstance(shape, Mapping) and column in shape:
+            return _text(shape[column], f"{where}, column {column!r},")
+    raise ValueError(missing_column(column, list(row), where=where))
+
+
+def _text(value: Any, where: str) -> str:
+    if isinstance(value, Mapping | Sequence) and not isinstance(value, str):
+        raise ValueError(f"{where} holds a {type(value).__name__}, not text; give one sentence.")
+    text = "" if value is None else str(value)
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError(f"{where} holds half a surrogate pair, which is no text; correct it.")
+    return text
+
+
+def missing_column(column: str | int, found: Sequence[str], *, where: str) -> str:
+    """Returns the message for a table without the wanted column."""
+    return (
+        f"{where} has no column {column!r} and no translation with it, but {', '.join(found)}; "
+        "set data.source_lang and data.target_lang, or name the columns, for example "
+        f"data.columns={{{column}: {found[0] if found else 'name'}}}."
+    )
+
+
+def _read_tsv(path: Path, languages: Languages) -> Pairs:
+    """Yields the pairs of `source TAB target` lines; there is no quoting and no header."""
+    numbers = dict(zip(languages.codes, (0, 1), strict=True)) | dict(languages.columns)
+    columns = [numbers[code] for code in languages.codes]
+    for number, line in enumerate(iterate_lines(path), 1):
+        fields = line.split("\t")
+        for column, code in zip(columns, languages.codes, strict=True):
+            if len(fields) < 2 or not isinstance(column, int) or not 0 <= column < len(fields):
+                raise ValueError(
+                    f"{path}, line {number} has {len(fields)} tab-separated fields and no field "
+                    f"{column!r} for {code}; a row is source, TAB, target, or set data.columns."
+                )
+        yield fields[int(columns[0])], fields[int(columns[1])]
+
+
+def _read_jsonl(path: Path, languages: Languages) -> Pairs:
+    for number, line in enumerate(iterate_lines(path), 1):
+        where = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{where} is not JSON ({error}); give one object a line.") from None
+        if not isinstance(row, dict):
+            raise ValueError(f"{where} is not a JSON object; give one object a line.")
+        yield _both_sides(row, languages, where)
+
+
+def _read_parquet(path: Path, languages: Languages) -> Pairs:
+    if not path.is_file():
+        raise ValueError(f"There is no file {path}; check the path.")
+    try:
+        with pyarrow.parquet.ParquetFile(path) as table:
+            for rows in table.iter_batches(batch_size=_ROWS_AT_ONCE):
+                for row in rows.to_pylist():
+                    yield _both_sides(row, languages, str(path))
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); get the file again.") from error
+
+
+def _both_sides(row: Mapping[Any, Any], languages: Languages, where: str) -> tuple[str, str]:
+    source, target = (text_of(row, code, languages, where=where) for code in languages.codes)
+    return source, target
+
+
+# Each raises ValueError for a file that does not hold the two sides.
+READERS: dict[str, Callable[[Path, Languages], Pairs]] = {
+    ".tsv": _read_tsv,
+    ".jsonl": _read_jsonl,
+    ".parquet": _read_parquet,
+}
+
+
+_COLUMNS_ROWS_AT_ONCE = 10_000
+
+
+def texts(dataset: Dataset, side: str) -> Iterator[str]:
+    """Yields the text of one column, `source` or `target`, in order."""
+    for rows in dataset.select_columns([side]).iter(batch_size=_COLUMNS_ROWS_AT_ONCE):
+        yield from rows[side]
+
+
+def pairs(dataset: Dataset) -> Iterator[tuple[str, str]]:
+    """Yields (source, target) in order."""
+    for rows in dataset.select_columns(["source", "target"]).iter(batch_size=_COLUMNS_ROWS_AT_ONCE):
+        yield from zip(rows["source"], rows["target"], strict=True)
 
 
 @dataclass(frozen=True)
@@ -118,3 +313,116 @@ def _side_by_side(paths: Sequence[Path]) -> Pairs:
             f"{paths[0]} has {counts[0]} lines but {paths[1]} has {counts[1]}; parallel files "
             "need one translation per line."
         )
+
+
+_SECONDS_TO_ANSWER = 5.0
+_FORMATS = ("parquet", "json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubOptions:
+    """Where a data set is on the hub.
+
+    Attributes:
+        path: `owner/name`, or a local folder of parquet or JSON files.
+        revision: Commit hash, tag or branch; ignored for a local folder.
+        splits: Our split name to theirs, or to a slice such as `train[:-2000]`.
+        config: Their configuration (subset) name, None if there is one only.
+    """
+
+    path: str
+    revision: str
+    splits: Mapping[str, str]
+    config: str | None = None
+
+
+def load_hub(options: HubOptions, languages: Languages, *, where: str) -> dict[str, Dataset]:
+    """Returns the splits with columns source and target; missing values are empty texts.
+
+    Data sets are plain parquet or JSON; code of a data set is never run.
+
+    Args:
+        options: Where it is on the hub.
+        languages: Which column is source and which target.
+        where: What the options of the corpus are called in the configuration.
+
+    Raises:
+        ValueError: The hub does not answer within seconds, or the set is not as described.
+    """
+    local = Path(options.path).is_dir()
+    if not local and not huggingface_hub.constants.HF_HUB_OFFLINE:
+        _check_that_hub_answers(options, where)
+    loaded = {}
+    for name, expression in options.splits.items():
+        revision = None if local else options.revision
+        dataset = _load_split(options, expression, revision=revision, where=where)
+        loaded[name] = select_sides(dataset, languages, where=f"{options.path} ({name})")
+    return loaded
+
+
+def select_sides(dataset: Dataset, languages: Languages, *, where: str) -> Dataset:
+    """Reduces a table of either shape, `{en, de}` or `{translation: {en, de}}`, to both sides.
+
+    Raises:
+        ValueError: No such columns; the message lists those found.
+    """
+    found = dataset.column_names
+    dataset = dataset.flatten()
+    names = []
+    for language in (languages.source, languages.target):
+        column = languages.column(language)
+        inside = f"translation.{column}"
+        if column not in dataset.column_names and inside not in dataset.column_names:
+            raise ValueError(missing_column(column, found, where=where))
+        names.append(column if column in dataset.column_names else inside)
+    dataset = dataset.select_columns(names)
+    dataset = dataset.rename_columns(dict(zip(names, ("source", "target"), strict=True)))
+    if any(dataset.data.column(side).null_count for side in ("source", "target")):
+        dataset = dataset.map(lambda row: {side: text or "" for side, text in row.items()})
+    return dataset
+
+
+def _check_that_hub_answers(options: HubOptions, where: str) -> None:
+    """Asks once, since `datasets` retries for minutes."""
+    try:
+        huggingface_hub.HfApi().dataset_info(
+            options.path, revision=options.revision, timeout=_SECONDS_TO_ANSWER
+        )
+    except HfHubHTTPError as error:
+        raise ValueError(
+            f"The hub refuses the data set {options.path} at revision {options.revision} "
+            f"({_first_line(error)}); check {where}.hub.path and {where}.hub.revision."
+        ) from error
+    except Exception as error:  # which one depends on the HTTP library and the proxy
+        raise ValueError(_unreachable(options, _first_line(error), where)) from error
+
+
+def _load_split(
+    options: HubOptions, expression: str, *, revision: str | None, where: str
+) -> Dataset:
+    try:
+        builder = datasets.load_dataset_builder(options.path, options.config, revision=revision)
+        if builder.name not in _FORMATS:
+            raise ValueError(f"its files are {builder.name}")
+        return datasets.load_dataset(
+            options.path, options.config, revision=revision, split=expression
+        )
+    except ConnectionError as error:
+        raise ValueError(_unreachable(options, _first_line(error), where)) from error
+    except (RuntimeError, ValueError, OSError, datasets.exceptions.DatasetsError) as error:
+        raise ValueError(
+            f"The data set {options.path} (config {options.config}, split {expression}) cannot be "
+            f"loaded: {_first_line(error)}; only parquet and JSON data without code are read."
+        ) from error
+
+
+def _unreachable(options: HubOptions, reason: str, where: str) -> str:
+    return (
+        f"The data set {options.path} cannot be fetched from the hub ({reason}); give a local copy "
+        f"with {where}.directory=DIR, use data=files or data=grammar, or set HF_HUB_OFFLINE=1 if "
+        "it was downloaded before."
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -19,10 +19,7 @@ from pathlib import Path
 
 import torch
 
-from nmt.data.hashed_words import pack, words_of
-from nmt.models.language_classifier import LanguageClassifier
-from nmt.source_batches import batches_by_length
-from nmt.weights_file import (
+from nmt.checkpoint import (
     FileKind,
     check_keys,
     check_types,
@@ -30,6 +27,9 @@ from nmt.weights_file import (
     load_weights,
     read_weights_file,
 )
+from nmt.data.hashed_words import pack, words_of
+from nmt.models.language_classifier import LanguageClassifier
+from nmt.translator import batches_by_length
 
 FORMAT_VERSION = 1
 CERTAIN = 0.999  # probability of the wrong language

@@ -3,6 +3,8 @@
 Pairs of like length go together and a batch is as large as a token budget allows: its cost is
 rows x max(S, T), what the padded batch really takes. In training the batches are the same for
 1, 2, 4 and 8 ranks; rank r of n takes every n-th one, beginning with the r-th.
+
+Which training pairs an epoch has when some corpora are to be seen more often than others.
 """
 
 from __future__ import annotations
@@ -11,15 +13,90 @@ import math
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch.distributed
 from torch.utils.data import Sampler
 
-from nmt.data.weighting import Share, WeightedPairs
-
 Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Share:
+    """One corpus of the training pairs, which stand one corpus after the other.
+
+    Attributes:
+        num_pairs: Its pairs.
+        weight: How often each of them is seen in an epoch, on average.
+    """
+
+    num_pairs: int
+    weight: float
+
+
+class WeightedPairs:
+    """The pairs of each epoch: 2.5 of a corpus are all pairs twice and a random half once more.
+
+    The part is drawn anew in each epoch, as many pairs of each length as it has a share of: each
+    pair has the same chance, and every epoch has nearly the same lengths. Every corpus gives at
+    least one pair.
+
+    Attributes:
+        longest: (rows,) ascending; in no epoch is the i-th shortest pair longer than `longest[i]`.
+    """
+
+    def __init__(self, longer: Integers, shares: Sequence[Share], *, seed: int) -> None:
+        """Sorts the lengths.
+
+        Args:
+            longer: (pairs,) max(S, T) of each pair.
+            shares: The corpora that the pairs are of, in order.
+            seed: Makes the parts, together with the epoch.
+        """
+        assert sum(share.num_pairs for share in shares) == len(longer)
+        self._seed = seed
+        self._corpora = []
+        longest = []
+        start = 0
+        for share in shares:
+            corpus = _Corpus(longer[start : start + share.num_pairs], start, share.weight)
+            self._corpora.append(corpus)
+            longest.append(corpus.longest())
+            start += share.num_pairs
+        self.longest = np.sort(np.concatenate(longest))
+
+    def rows(self, epoch: int) -> Integers:
+        """Returns (rows,) the numbers of the pairs of an epoch, each as often as it is seen."""
+        random = np.random.default_rng([self._seed, 2, epoch])
+        return np.concatenate([corpus.rows(random) for corpus in self._corpora])
+
+
+class _Corpus:
+    def __init__(self, longer: Integers, start: int, weight: float) -> None:
+        num_pairs = len(longer)
+        self._longer, self._start = longer, start
+        self._times, self._part = divmod(max(1, round(weight * num_pairs)), num_pairs)
+
+    def rows(self, random: np.random.Generator) -> Integers:
+        num_pairs = len(self._longer)
+        whole = np.tile(np.arange(num_pairs), self._times)
+        shuffled = random.permutation(num_pairs)
+        by_length = shuffled[np.argsort(self._longer[shuffled], kind="stable")]
+        # Every n/m-th pair of that order from a random place on: each is taken by m of n places.
+        places = np.arange(self._part) * num_pairs + random.integers(num_pairs)
+        part = by_length[places // max(1, self._part)]
+        return np.concatenate([whole, part]) + self._start
+
+    def longest(self) -> Integers:
+        ascending = np.sort(self._longer)
+        last_places = (np.arange(self._part) + 1) * len(ascending) - 1
+        part = ascending[last_places // max(1, self._part)]
+        return np.concatenate([np.tile(ascending, self._times), part])
+
+
+SAMPLER_Integers = npt.NDArray[np.int64]
 
 # Batches are shared out evenly on up to this many ranks or accumulated micro-batches.
 ROUND_TO = 8
@@ -55,8 +132,8 @@ class TokenBatchSampler(Sampler[list[Row]]):
 
     def __init__(
         self,
-        source_lengths: Sequence[int] | Integers,
-        target_lengths: Sequence[int] | Integers,
+        source_lengths: Sequence[int] | SAMPLER_Integers,
+        target_lengths: Sequence[int] | SAMPLER_Integers,
         *,
         token_budget: int,
         seed: int = 1,
@@ -138,7 +215,9 @@ class TokenBatchSampler(Sampler[list[Row]]):
             rows = pairs[starts[batch] : ends[batch]].tolist()
             yield rows if groups is None else [groups[row] for row in rows]
 
-    def _plan(self, epoch: int, world: int) -> tuple[Integers, Integers, Integers]:
+    def _plan(
+        self, epoch: int, world: int
+    ) -> tuple[SAMPLER_Integers, SAMPLER_Integers, SAMPLER_Integers]:
         """Returns the sorted pairs, where each batch ends in them, and the order of the batches."""
         if not self.shuffle:
             by_length = np.argsort(self._key, kind="stable")
@@ -173,7 +252,7 @@ def rank_and_world() -> tuple[int, int]:
     return 0, 1
 
 
-def cut(longer: Integers, token_budget: int) -> Integers:
+def cut(longer: SAMPLER_Integers, token_budget: int) -> SAMPLER_Integers:
     """Cuts sorted pairs into batches, each as large as the budget allows.
 
     Args:
@@ -200,7 +279,7 @@ def cut(longer: Integers, token_budget: int) -> Integers:
     return np.array(ends, dtype=np.int64)
 
 
-def split_largest(ends: Integers, longer: Integers, count: int) -> Integers:
+def split_largest(ends: SAMPLER_Integers, longer: SAMPLER_Integers, count: int) -> SAMPLER_Integers:
     """Halves the costliest batch of more than one pair until there are `count` batches.
 
     Args:
@@ -219,7 +298,7 @@ def split_largest(ends: Integers, longer: Integers, count: int) -> Integers:
     return ends
 
 
-def _repeat_to_share(order: Integers, world: int) -> Integers:
+def _repeat_to_share(order: SAMPLER_Integers, world: int) -> SAMPLER_Integers:
     """Repeats the first batches until every rank gets as many, and says so."""
     missing = -len(order) % world
     if missing:
@@ -232,7 +311,7 @@ def _repeat_to_share(order: Integers, world: int) -> Integers:
     return np.resize(order, len(order) + missing)
 
 
-def _check(source: Integers, target: Integers, token_budget: int) -> None:
+def _check(source: SAMPLER_Integers, target: SAMPLER_Integers, token_budget: int) -> None:
     if len(source) != len(target):
         raise ValueError(
             f"There are {len(source)} source lengths but {len(target)} target lengths; "

@@ -9,6 +9,8 @@ A sentence is done when no live hypothesis can enter its list any more. A log-pr
 falls, so a hypothesis scores at most what it has now, at the length that favours it most: the
 longest possible where the penalty is not negative, the next one where it is. Stopping then never
 changes the result.
+
+The best hypotheses of every sentence so far, in tensors, best first.
 """
 
 from __future__ import annotations
@@ -19,28 +21,89 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.decoding.best_list import BestList, take
-from nmt.decoding.constraints import Constraints
-from nmt.decoding.hypothesis import (
+from nmt.decoding.search import (
+    Constraints,
     Hypothesis,
+    NextTokens,
     check_at_least,
     check_length_penalty,
     check_limits,
     penalised,
     sentences_to_keep,
 )
-from nmt.decoding.next_tokens import NextTokens
 from nmt.models.encoder_decoder import EncoderDecoder
-from nmt.special_tokens import BOS, EOS
+from nmt.special_tokens import BOS, EOS, PAD
+
+
+class BestList:
+    """Ended hypotheses compete here for a few places; whoever is in keeps its score.
+
+    Args:
+        num_sentences: B.
+        num_places: Hypotheses kept for each sentence.
+        device: Where the tensors live.
+
+    Attributes:
+        scores: (B, num_places) float32, falling, -inf where a place is free.
+    """
+
+    def __init__(self, num_sentences: int, num_places: int, device: torch.device) -> None:
+        shape = (num_sentences, num_places)
+        self.scores = torch.full(shape, -math.inf, device=device)
+        self._log_probs = torch.full(shape, -math.inf, device=device)
+        self._prefixes = torch.full((*shape, 1), BOS, device=device)  # (B, places, 1 + longest)
+
+    def add(self, sentences: Tensor, prefixes: Tensor, log_probs: Tensor, scores: Tensor) -> None:
+        """Lets hypotheses compete for a place; a score of -inf never gets one.
+
+        Args:
+            sentences: (B',) int64, the sentences that the rows of the rest belong to.
+            prefixes: (B', beam, 1 + length) int64, BOS and tokens; at least as long as all before.
+            log_probs: (B', beam).
+            scores: (B', beam).
+        """
+        missing = prefixes.shape[-1] - self._prefixes.shape[-1]
+        self._prefixes = F.pad(self._prefixes, (0, missing), value=PAD)
+        all_scores = torch.cat([self.scores[sentences], scores], 1)
+        all_log_probs = torch.cat([self._log_probs[sentences], log_probs], 1)
+        all_prefixes = torch.cat([self._prefixes[sentences], prefixes], 1)
+        self.scores[sentences], winners = all_scores.topk(self.scores.shape[1], 1)
+        self._log_probs[sentences] = all_log_probs.gather(1, winners)
+        self._prefixes[sentences] = take(all_prefixes, winners)
+
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """Returns those who have a place, for each sentence."""
+        places = zip(
+            self._prefixes.tolist(), self.scores.tolist(), self._log_probs.tolist(), strict=True
+        )
+        return [
+            [
+                _hypothesis(prefix, score, log_prob)
+                for prefix, score, log_prob in zip(*sentence, strict=True)
+                if score != -math.inf
+            ]
+            for sentence in places
+        ]
+
+
+def take(prefixes: Tensor, places: Tensor) -> Tensor:
+    """Takes prefixes[b, places[b, i]]: (B, beam, length) and (B, beam') to (B, beam', length)."""
+    return prefixes.gather(1, places.unsqueeze(-1).expand(-1, -1, prefixes.shape[-1]))
+
+
+def _hypothesis(prefix: list[int], score: float, log_prob: float) -> Hypothesis:
+    tokens = tuple(token for token in prefix[1:] if token not in (EOS, PAD))
+    return Hypothesis(tokens, score, log_prob, finished=EOS in prefix)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BeamSearch:
     """Returns the hypotheses with the best scores among the most probable of every length.
 
-    Definitions of length, limit and score: `nmt.decoding.hypothesis`.
+    Definitions of length, limit and score: `nmt.decoding.search`.
 
     Attributes:
         beam_size: Hypotheses kept at every step.
@@ -83,7 +146,7 @@ class BeamSearch:
         forbidden_ids: Sequence[int] = (),
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Translates a batch; see `nmt.decoding.hypothesis.Search`."""
+        """Translates a batch; see `nmt.decoding.search.Search`."""
         if not len(source):
             return []
         constraints = Constraints(

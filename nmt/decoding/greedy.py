@@ -8,10 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nmt.decoding.constraints import Constraints
-from nmt.decoding.hypothesis import Hypothesis, check_limits
-from nmt.decoding.next_tokens import NextTokens
-from nmt.decoding.roll_out import roll_out
+from nmt.decoding.search import Constraints, Hypothesis, NextTokens, check_limits, roll_out
 from nmt.models.encoder_decoder import EncoderDecoder
 
 
@@ -20,7 +17,7 @@ class GreedySearch:
     """Takes the most probable token at every step; one hypothesis for each sentence.
 
     The score is the mean log-probability per token, as `BeamSearch` has it by default.
-    Definitions of length, limit and score: `nmt.decoding.hypothesis`.
+    Definitions of length, limit and score: `nmt.decoding.search`.
 
     Attributes:
         max_length: Most tokens of a hypothesis, EOS not counted.
@@ -48,7 +45,7 @@ class GreedySearch:
         forbidden_ids: Sequence[int] = (),
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Translates a batch; see `nmt.decoding.hypothesis.Search`."""
+        """Translates a batch; see `nmt.decoding.search.Search`."""
         if not len(source):
             return []
         constraints = Constraints(

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nmt.decoding.constraints import Constraints
-from nmt.decoding.hypothesis import (
+from nmt.decoding.search import (
+    Constraints,
     Hypothesis,
+    NextTokens,
     check_at_least,
     check_limits,
     check_positive,
+    roll_out,
 )
-from nmt.decoding.next_tokens import NextTokens
-from nmt.decoding.roll_out import roll_out
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.special_tokens import PAD
 
@@ -30,7 +30,7 @@ class Sampling:
     The random numbers of a sentence are made from `seed` and its tokens alone: they do not depend
     on its batch or its place in a file, and the same sentence has the same translations. The score
     is the mean log-probability per token under the model itself, whatever the temperature.
-    Definitions of length, limit and score: `nmt.decoding.hypothesis`.
+    Definitions of length, limit and score: `nmt.decoding.search`.
 
     Attributes:
         temperature: Logits are divided by it: below 1 more certain, above 1 more varied.
@@ -76,7 +76,7 @@ class Sampling:
         forbidden_ids: Sequence[int] = (),
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Translates a batch; see `nmt.decoding.hypothesis.Search`."""
+        """Translates a batch; see `nmt.decoding.search.Search`."""
         if not len(source):
             return []
         constraints = Constraints(

@@ -2,16 +2,219 @@
 
 Nothing is sent anywhere: the usage statistics are switched off, and a Content-Security-Policy makes
 the browser refuse to load anything that does not come from this server.
+
+What the models of a demo answer to one sentence.
+
+The HTML of answers; every text that comes from outside is escaped.
 """
 
 from __future__ import annotations
 
+import html
+import json
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from nmt.demo.answers import MAX_CHARACTERS, Model, answers, check_text
-from nmt.demo.page import SCRIPT, STYLE, message, page
+import numpy as np
+import numpy.typing as npt
+
+from nmt.decoding.beam import BeamSearch
+from nmt.translator import ScoredText, Translator
+
+MAX_CHARACTERS = 500
+MAX_LENGTH = 128  # target tokens
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The attention of the best translation.
+
+    Attributes:
+        source_words: S' words.
+        target_words: T' words.
+        weights: (T', S'), the mean over layers and heads.
+    """
+
+    source_words: tuple[str, ...]
+    target_words: tuple[str, ...]
+    weights: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one model says.
+
+    Attributes:
+        name: Of the model.
+        languages: For example "en-de".
+        alternatives: Its translations, best first; none where it refused.
+        attention: None where there is none to show.
+        note: Why something is missing; blank when nothing is.
+    """
+
+    name: str
+    languages: str
+    alternatives: tuple[ScoredText, ...]
+    attention: Shown | None
+    note: str
+
+
+@dataclass(frozen=True)
+class Model:
+    """A translator and what it is called."""
+
+    name: str
+    translator: Translator
+
+
+def load_models(paths: Sequence[str], *, device: str = "cpu") -> list[Model]:
+    """Loads checkpoints, each named after the last two folders of its run.
+
+    Raises:
+        ValueError: No checkpoint, or one that cannot be used.
+    """
+    if not paths:
+        raise ValueError("There is no checkpoint: give one or more .ckpt files.")
+    models = []
+    for path in paths:
+        translator = Translator.from_checkpoint(path, device=device)
+        folders = [part for part in Path(path).resolve().parts[1:-1] if part != "checkpoints"]
+        models.append(Model("/".join(folders[-2:]), translator))
+    return models
+
+
+def check_text(text: str) -> str:
+    """Returns the text without surrounding space.
+
+    Raises:
+        ValueError: It is blank or too long; the message is for the user of the page.
+    """
+    text = text.strip()
+    if not text:
+        raise ValueError("Type a sentence first.")
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(
+            f"The text has {len(text)} characters and this page takes {MAX_CHARACTERS}: "
+            "shorten it, or use scripts/translate.py."
+        )
+    return text
+
+
+def answers(models: Sequence[Model], text: str, *, beam_size: int) -> list[Answer]:
+    """Asks every model; one that cannot answer says why and the others still do."""
+    search = BeamSearch(beam_size=beam_size, num_hypotheses=beam_size, max_length=MAX_LENGTH)
+    return [_answer(model, text, search) for model in models]
+
+
+def _answer(model: Model, text: str, search: BeamSearch) -> Answer:
+    languages = f"{model.translator.source_lang}-{model.translator.target_lang}"
+    try:
+        (translation,) = model.translator.translate([text], search=search)
+    except ValueError as refusal:
+        return Answer(model.name, languages, (), None, str(refusal))
+    attention, note = None, ""
+    try:
+        found = model.translator.attention(text, translation.text)
+        attention = Shown(found.source_words, found.target_words, found.weights.mean(0))
+    except ValueError as refusal:
+        note = f"No attention is shown: {refusal}"
+    return Answer(model.name, languages, translation.alternatives, attention, note)
+
+
+# The page's framework has templates of its own, which must not see these in a text.
+_TEMPLATE_CHARACTERS = {ord(c): f"&#{ord(c)};" for c in "{}$`\\"}
+
+STYLE = """
+.nmt-models { display: flex; flex-wrap: wrap; gap: 1rem; }
+.nmt-model { flex: 1 1 20rem; border: 1px solid #8884; border-radius: .5rem; padding: .8rem 1rem; }
+.nmt-model h3 { margin: 0 0 .5rem; font-size: 1rem; overflow-wrap: anywhere; }
+.nmt-target { font-size: 1.15rem; line-height: 1.8; }
+.nmt-source { line-height: 1.8; opacity: .85; }
+.nmt-word { padding: .1rem .15rem; border-radius: .2rem; }
+.nmt-target .nmt-word[data-weights] { cursor: pointer; border-bottom: 1px dotted currentColor; }
+.nmt-target .nmt-word[data-weights]:hover,
+.nmt-target .nmt-word[data-weights]:focus { outline: 2px solid #0072B2; }
+.nmt-beams { width: 100%; font-size: .9rem; border-collapse: collapse; }
+.nmt-beams td, .nmt-beams th { text-align: left; vertical-align: top; }
+.nmt-beams td, .nmt-beams th { padding: .15rem .6rem .15rem 0; }
+.nmt-beams td:first-child { font-variant-numeric: tabular-nums; }
+.nmt-note, .nmt-message { font-style: italic; }
+"""
+
+SCRIPT = """
+(() => {
+  const show = (word, on) => {
+    const sources = word.closest(".nmt-model").querySelectorAll(".nmt-source .nmt-word");
+    const weights = JSON.parse(word.dataset.weights);
+    sources.forEach((source, i) => {
+      source.style.backgroundColor = on ? `rgba(230, 159, 0, ${weights[i]})` : "";
+      source.title = on ? `${Math.round(100 * weights[i])} %` : "";
+    });
+  };
+  const listen = (name, on) => document.addEventListener(name, (event) => {
+    const word = event.target.closest?.(".nmt-target .nmt-word[data-weights]");
+    if (word) show(word, on);
+  });
+  listen("mouseover", true);
+  listen("mouseout", false);
+  listen("focusin", true);
+  listen("focusout", false);
+})();
+"""
+
+
+def escaped(text: str) -> str:
+    """Returns a text as HTML that shows it and does nothing else."""
+    return html.escape(text).translate(_TEMPLATE_CHARACTERS)
+
+
+def message(text: str) -> str:
+    """Returns a message in place of answers."""
+    return f'<p class="nmt-message" role="alert">{escaped(text)}</p>'
+
+
+def page(found: Sequence[Answer]) -> str:
+    """Returns all answers side by side."""
+    return f'<div class="nmt-models">{"".join(map(_section, found))}</div>'
+
+
+def _section(answer: Answer) -> str:
+    parts = [f"<h3>{escaped(answer.name)}, {escaped(answer.languages)}</h3>"]
+    if answer.attention is not None:
+        parts += _attention(answer.attention)
+    elif answer.alternatives:
+        parts.append(f'<p class="nmt-target">{escaped(answer.alternatives[0].text)}</p>')
+    if answer.note:
+        parts.append(f'<p class="nmt-note">{escaped(answer.note)}</p>')
+    if answer.alternatives:
+        parts.append(_beams(answer))
+    return f'<section class="nmt-model">{"".join(parts)}</section>'
+
+
+def _attention(shown: Shown) -> list[str]:
+    target = " ".join(
+        f'<span class="nmt-word" tabindex="0" data-weights="'
+        f'{json.dumps([round(float(weight), 3) for weight in row])}">{escaped(word)}</span>'
+        for word, row in zip(shown.target_words, shown.weights, strict=True)
+    )
+    source = " ".join(
+        f'<span class="nmt-word">{escaped(word)}</span>' for word in shown.source_words
+    )
+    return [f'<p class="nmt-target">{target}</p>', f'<p class="nmt-source">{source}</p>']
+
+
+def _beams(answer: Answer) -> str:
+    rows = "".join(
+        f"<tr><td>{beam.score:.3f}</td><td>{escaped(beam.text)}"
+        f"{'' if beam.finished else ' (cut at the length limit)'}</td></tr>"
+        for beam in answer.alternatives
+    )
+    head = "<tr><th>log p / length</th><th>beam</th></tr>"
+    return f'<table class="nmt-beams">{head}{rows}</table>'
+
 
 _POLICY = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:"
 _MOST_BEAMS = 10

@@ -15,8 +15,7 @@ from torch import Tensor
 from nmt.models.attention import CrossAttention, SelfAttention
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.models.positions import sinusoidal_table
-from nmt.models.transformer import Transformer
-from nmt.models.transformer_layers import RMS_NORM_EPSILON, FeedForward, RMSNorm
+from nmt.models.transformer import RMS_NORM_EPSILON, FeedForward, RMSNorm, Transformer
 from nmt.special_tokens import BOS, EOS, UNK
 from nmt.tokenizer import Tokenizer
 

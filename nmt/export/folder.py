@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.checkpoint import build, load_checkpoint
-from nmt.decoding.hypothesis import Search
+from nmt.decoding.search import Search
 from nmt.export.conversion import position_limit, to_ctranslate2
 from nmt.tokenizer import Tokenizer
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.models.attention import AdditiveAttention, additive_attention
-from nmt.models.bidirectional_encoder import reverse_sentences
+from nmt.models.recurrent import reverse_sentences
 
 
 class LanguageClassifier(nn.Module):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from nmt.models.options import check_choice
+from nmt.checks import check_choice
 
 BIASES = ("alibi", "relative")
 POSITIONS = ("rope", "sinusoidal", "learned", *BIASES, "none")

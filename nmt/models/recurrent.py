@@ -3,24 +3,134 @@
 Both are one network and differ in the context alone, so that what attention buys can be measured:
 a bidirectional GRU reads the source, a GRU fed with [word; context] writes the target, and the
 words come from a readout of state, context and word.
+
+A linear map inside a loop over time, whose weight gradient is taken once, after the loop.
+
+The encoder of the recurrent models.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmt.checks import check_choice, check_dropout, check_size
 from nmt.models.attention import AdditiveAttention, additive_attention
-from nmt.models.bidirectional_encoder import BidirectionalEncoder
-from nmt.models.embedding import TiedEmbedding
-from nmt.models.encoder_decoder import Attention, EncoderDecoder, State
+from nmt.models.encoder_decoder import Attention, EncoderDecoder, State, TiedEmbedding
 from nmt.models.memory import pool_into_slots, without_empty_rows
-from nmt.models.options import check_choice, check_dropout, check_size
-from nmt.models.recurrence import RecurrentLinear
+
+Steps = list[tuple[Tensor, Tensor]]
+
+
+class RecurrentLinear:
+    """x -> x W^T, to be called at every step of a loop.
+
+    With `F.linear` autograd would make a gradient of the size of W at every step and add it to
+    the others; here the inputs and output gradients of all steps are kept and multiplied once:
+    sum_t g_t^T x_t = G^T X. Same sum, larger product.
+    """
+
+    def __init__(self, weight: Tensor) -> None:
+        """Takes the weight (outputs, inputs) for one loop; make a new one for the next loop.
+
+        Under autocast the product is in its type, as that of `F.linear`.
+        """
+        self._steps: Steps = []
+        device = weight.device.type
+        if torch.is_autocast_enabled(device):
+            weight = weight.to(torch.get_autocast_dtype(device))
+        self._weight: Tensor = _SumOverSteps.apply(weight, self._steps)  # type: ignore[no-untyped-call]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Returns x W^T (N, outputs) of x (N, inputs)."""
+        x = x.to(self._weight.dtype)
+        if not torch.is_grad_enabled():
+            return x @ self._weight.mT
+        product: Tensor = _Step.apply(x, self._weight, self._steps)  # type: ignore[no-untyped-call]
+        return product
+
+
+class _SumOverSteps(torch.autograd.Function):
+    """Hands the weight to the steps; its backward runs after that of all of them."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, steps: Steps) -> Tensor:
+        ctx.steps = steps
+        return weight.view_as(weight)
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor | None) -> tuple[Tensor | None, None]:
+        inputs, gradients = zip(*ctx.steps, strict=True)
+        ctx.steps.clear()
+        return torch.cat(gradients).mT @ torch.cat(inputs), None
+
+
+class _Step(torch.autograd.Function):
+    """One product; in backward it leaves the weight's part to `_SumOverSteps`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, steps: Steps) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.steps = steps
+        return x @ weight.mT
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        x, weight = ctx.saved_tensors
+        ctx.steps.append((x, gradient))
+        return gradient @ weight, None, None
+
+
+class BidirectionalEncoder(nn.Module):
+    """Reads the source in both directions (Bahdanau et al. 2015, section 3.2).
+
+    Instead of packing, the second network reads sentences reversed in front of their fillers: on
+    CPU up to a third faster than packed sequences, and no lengths travel from GPU to CPU.
+    """
+
+    def __init__(self, width: int, *, hidden: int, layers: int, dropout: float) -> None:
+        super().__init__()
+        widths = [width] + [2 * hidden] * (layers - 1)
+        self.ahead = nn.ModuleList(nn.GRU(w, hidden, batch_first=True) for w in widths)
+        self.back = nn.ModuleList(nn.GRU(w, hidden, batch_first=True) for w in widths)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, embedded: Tensor, source_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Encodes the source.
+
+        Args:
+            embedded: (B, S, D).
+            source_mask: (B, S) bool without an empty row, or None.
+
+        Returns:
+            The annotations [forward; backward] (B, S, M), zero at fillers, and the final state of
+            both directions (B, M): after the last real token, and after the first.
+        """
+        memory = embedded
+        for number, (ahead, back) in enumerate(zip(self.ahead, self.back, strict=True)):
+            inputs = memory if number == 0 else self.dropout(memory)
+            forward, _ = ahead(inputs)
+            backward, _ = back(reverse_sentences(inputs, source_mask))
+            backward = reverse_sentences(backward, source_mask)
+            memory = torch.cat([forward, backward], -1)  # (B, S, M)
+        if source_mask is None:
+            return memory, torch.cat([forward[:, -1], backward[:, 0]], -1)
+        last = source_mask.sum(1).sub(1).view(-1, 1, 1).expand(-1, 1, forward.shape[-1])
+        final = torch.cat([forward.gather(1, last).squeeze(1), backward[:, 0]], -1)
+        return memory.masked_fill(~source_mask.unsqueeze(-1), 0.0), final
+
+
+def reverse_sentences(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Reverses the real positions of each sentence in x (B, S, ...); fillers stay behind them."""
+    if mask is None:
+        return x.flip(1)
+    positions = torch.arange(x.shape[1], device=x.device)
+    mirrored = torch.where(mask, mask.sum(1, keepdim=True) - 1 - positions, positions)
+    return x.gather(1, mirrored.unsqueeze(-1).expand_as(x))
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,10 @@ from typing import Self
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from nmt.models.bidirectional_encoder import reverse_sentences
-from nmt.models.embedding import TiedEmbedding
-from nmt.models.encoder_decoder import Attention, EncoderDecoder, State
+from nmt.checks import check_dropout, check_flag, check_size
+from nmt.models.encoder_decoder import Attention, EncoderDecoder, State, TiedEmbedding
 from nmt.models.memory import without_empty_rows
-from nmt.models.options import check_dropout, check_flag, check_size
+from nmt.models.recurrent import reverse_sentences
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ from omegaconf import OmegaConf
 from benchmarks.timing import interleaved_rates
 from nmt.checkpoint import build
 from nmt.data.batch import Batch, collate
-from nmt.data.lines import read_lines
+from nmt.data.files import read_lines
+from nmt.data.preparation import train_tokenizer
 from nmt.data.sampler import TokenBatchSampler
-from nmt.data.tokenizer_training import train_tokenizer
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import Tokenizer
-from nmt.training.loss import summed_cross_entropy
+from nmt.training.module import summed_cross_entropy
 
 MODELS = Path(__file__).parents[2] / "conf" / "model"
 Examples = list[dict[str, Any]]

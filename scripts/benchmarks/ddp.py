@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from nmt.decoding.hypothesis import check_at_least
+from nmt.decoding.search import check_at_least
 
 TRAIN = Path(__file__).parents[2] / "train.py"
 LOG_EVERY = 5  # updates

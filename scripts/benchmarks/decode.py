@@ -18,11 +18,11 @@ from benchmarks.arguments import numbers
 from benchmarks.decode_sides import TimedModel, Uncached, cache_kib, exported_search
 from benchmarks.timing import interleaved_rates
 from nmt.data.batch import collate_source
-from nmt.data.lines import read_lines
-from nmt.data.tokenizer_training import train_tokenizer
+from nmt.data.files import read_lines
+from nmt.data.preparation import train_tokenizer
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
-from nmt.decoding.hypothesis import Search
+from nmt.decoding.search import Search
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.models.recurrent import RecurrentEncoderDecoder
 from nmt.models.transformer import Transformer

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 
-from nmt.data.grammar import Grammar
+from nmt.grammar import Grammar
 
 SPLITS = {"valid": 1_000, "test": 1_000}  # inputs, beside those for training
 MOST_SENTENCES = 50_000

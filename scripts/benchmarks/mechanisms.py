@@ -13,7 +13,7 @@ from nmt.models.attention import (
     dot_product_weights,
     merge_heads,
 )
-from nmt.models.encoder_attention import EncoderAttention, dense_mask
+from nmt.models.variants import EncoderAttention, dense_mask
 
 NUM_HEADS = 8
 WINDOW = 64  # as in the block-sparse kernels

@@ -9,7 +9,7 @@ checkpoints and progress bar. Each side has a process of its own; they take turn
 with the same batches in each round. A CPU is timed by CPU seconds: those of one thread are the
 wall time of an idle machine.
 
-The share of the matrix products' rate is that of the operations counted by `nmt.probes.cost`,
+The share of the matrix products' rate is that of the operations counted by `nmt.study.probes.cost`,
 padding included, in what `torch.mm` makes between the rounds: fp32 of the size of the model's
 feed-forward on a CPU; on a GPU a large square product in bf16, which makes it the MFU.
 """

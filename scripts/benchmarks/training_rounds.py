@@ -19,7 +19,7 @@ from benchmarks.timing import rate_of
 from nmt.config import config_directory
 from nmt.data.batch import Batch
 from nmt.data.datamodule import TranslationDataModule
-from nmt.probes.cost import count_training_flops
+from nmt.study.probes.cost import count_training_flops
 from nmt.training.run import build_module, build_trainer
 
 WARM_UP = 2  # updates before those that count

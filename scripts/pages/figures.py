@@ -11,11 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from torch import Tensor
 
-from nmt.figures.style import COLOURS, GREY, INK, MARKERS, new_figure, tidy
+from nmt.evaluation.figures import COLOURS, GREY, INK, MARKERS, new_figure, tidy
 from nmt.models.attention import causal_mask, dot_product_weights
-from nmt.models.distance_bias import DistanceBias, distance_bucket
-from nmt.models.encoder_attention import EncoderAttention, dense_mask
 from nmt.models.positions import Rotation, rotary_table, rotate, sinusoidal_table
+from nmt.models.variants import DistanceBias, EncoderAttention, dense_mask, distance_bucket
 
 NUM_KEYS = 64  # of the saturation figure
 NUM_DRAWS = 1000

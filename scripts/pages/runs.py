@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 
 from nmt.evaluation.metrics import bleu
-from nmt.evaluation.run_results import Run, TranslatedSentence, read_run
-from nmt.models.encoder_attention import ENCODER_ATTENTIONS
+from nmt.evaluation.results import Run, TranslatedSentence, read_run
 from nmt.models.positions import POSITIONS
+from nmt.models.variants import ENCODER_ATTENTIONS
 
 PROBE_WORDS = range(60, 81)
 

@@ -1,1 +1,0 @@
-"""Several runs against each other, with intervals and tests: what `results.json` holds."""

@@ -1,0 +1,152 @@
+"""Whole sentences from clauses: questions, coordination, clauses before and after, that-clauses.
+
+What keeps them to one reading: coordinated main clauses have a comma before `and` and `but`, verb
+phrases with one subject have none; nothing follows a that-clause or a final subordinate clause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nmt.grammar.clause import (
+    Wish,
+    english_predicate,
+    english_question,
+    english_statement,
+    german_verb_first,
+    german_verb_second,
+)
+from nmt.grammar.clauses import build_clause
+from nmt.grammar.lexicon import Lexicon
+from nmt.grammar.subordinate import (
+    ANY,
+    FRONTED,
+    LONGEST,
+    SHORT,
+    SHORTEST,
+    SHORTEST_COMPLEX,
+    SHORTEST_SHARED,
+    THAT,
+    Words,
+    beside,
+    saying,
+    subordinate,
+    two_predicates,
+)
+from nmt.grammar.tokens import COMMA, Draw, Table, finished
+
+SHORTEST_ROOMY = 8  # English words with room for two objects or a conjunction of three words
+LONGEST_QUESTION = 10
+LONGEST_MEDIUM = 26  # English words of a main clause that need not be two
+_COORDINATORS = Table([("and", "und"), ("but", "aber")], [65.0, 35.0])
+
+# Shapes of a main clause by length; "alone" is a single clause.
+_TINY_SHAPES = Table(
+    ["alone", "after", "before", "that", "joined", "shared"], [66.0, 9.0, 6.0, 9.0, 6.0, 4.0]
+)
+_SHORT_SHAPES = Table(
+    ["alone", "after", "before", "that", "joined", "shared"], [48.0, 14.0, 10.0, 12.0, 8.0, 8.0]
+)
+_MEDIUM_SHAPES = Table(["after", "before", "that", "joined"], [28.0, 22.0, 24.0, 26.0])
+_PART_SHAPES = Table(["after", "before", "that"], [40.0, 30.0, 30.0])
+_LONG_SHAPES = Table(["joined", "before", "after", "that"], [70.0, 10.0, 10.0, 10.0])
+
+
+def sentence(draw: Draw, lexicon: Lexicon, words: int) -> Words:
+    """A finished sentence of about so many English words in both languages."""
+    if words <= LONGEST_QUESTION and draw.flip(0.07):
+        wish = Wish(question=True, tenses="question", relative=False)
+        clause = build_clause(draw, lexicon, words, wish)
+        return finished(english_question(clause), "?"), finished(german_verb_first(clause), "?")
+    english, german = _main(draw, lexicon, words)
+    return finished(english, "."), finished(german, ".")
+
+
+def _main(draw: Draw, lexicon: Lexicon, words: int, *, part: bool = False) -> Words:
+    """A main clause with all that belongs to it; a `part` of a coordination is not split again."""
+    if words < SHORTEST_COMPLEX or (part and words <= LONGEST and draw.flip(0.6)):
+        shape = "alone"
+    elif words < SHORTEST_ROOMY:
+        shape = "alone" if part else draw.pick(_TINY_SHAPES)
+    elif words <= LONGEST and not part:
+        shape = draw.pick(_SHORT_SHAPES)
+    elif words <= LONGEST_MEDIUM:
+        shape = draw.pick(_PART_SHAPES if part else _MEDIUM_SHAPES)
+    else:
+        shape = draw.pick(_LONG_SHAPES)
+    return _MAKERS[shape](draw, lexicon, words)
+
+
+def _alone(draw: Draw, lexicon: Lexicon, words: int) -> Words:
+    clause = build_clause(draw, lexicon, words, Wish(front=True))
+    return english_statement(clause), german_verb_second(clause)
+
+
+def _shared(draw: Draw, lexicon: Lexicon, words: int) -> Words:
+    """Two verb phrases with one subject."""
+    if words < SHORTEST_SHARED:
+        return _alone(draw, lexicon, words)
+    left, right = two_predicates(draw, lexicon, words, wish=Wish(front=True))
+    key = draw.key()
+    english = [*english_statement(left), ("and", key), *english_predicate(right)]
+    return english, [*german_verb_second(left), ("und", key), *german_verb_second(right)]
+
+
+def _joined(draw: Draw, lexicon: Lexicon, words: int) -> Words:
+    """Two main clauses with `and` or `but`."""
+    least = max(SHORTEST, words // 3)
+    first = draw.integer(least, words - 1 - least)
+    left = _main(draw, lexicon, first, part=True)
+    right = _main(draw, lexicon, words - 1 - first, part=True)
+    key = draw.key()
+    conjunction = draw.pick(_COORDINATORS)
+    return (
+        [*left[0], COMMA, (conjunction[0], key), *right[0]],
+        [*left[1], COMMA, (conjunction[1], key), *right[1]],
+    )
+
+
+def _after(draw: Draw, lexicon: Lexicon, words: int) -> Words:
+    """A main clause and a subordinate clause behind it."""
+    conjunction = draw.pick(ANY if words >= SHORTEST_ROOMY else SHORT)
+    rest = words - len(conjunction.english)
+    first = draw.integer(SHORTEST, min(LONGEST, rest - SHORTEST))
+    clause = beside(draw, lexicon, first, conjunction, front=True)
+    inner = subordinate(draw, lexicon, rest - first, conjunction)
+    return (
+        english_statement(clause) + inner[0],
+        [*german_verb_second(clause), COMMA, *inner[1]],
+    )
+
+
+def _before(draw: Draw, lexicon: Lexicon, words: int) -> Words:
+    """A subordinate clause in front and the main clause, its verb first."""
+    conjunction = draw.pick(FRONTED if words >= SHORTEST_ROOMY else SHORT)
+    rest = words - len(conjunction.english)
+    first = draw.integer(max(SHORTEST, rest - LONGEST), rest - SHORTEST)
+    inner = subordinate(draw, lexicon, first, conjunction)
+    clause = beside(draw, lexicon, rest - first, conjunction, front=False)
+    return (
+        [*inner[0], COMMA, *english_statement(clause)],
+        [*inner[1], COMMA, *german_verb_first(clause)],
+    )
+
+
+def _that(draw: Draw, lexicon: Lexicon, words: int) -> Words:
+    """A verb of saying or thinking and its that-clause."""
+    clause, verb, rest = saying(draw, lexicon, words, wish=Wish(front=True))
+    inner = subordinate(draw, lexicon, rest, THAT, above=verb)
+    return (
+        english_statement(clause) + inner[0],
+        [*german_verb_second(clause), COMMA, *inner[1]],
+    )
+
+
+_MAKERS: dict[str, Callable[[Draw, Lexicon, int], Words]] = {
+    "alone": _alone,
+    "shared": _shared,
+    "joined": _joined,
+    "after": _after,
+    "before": _before,
+    "that": _that,
+}

@@ -1,0 +1,163 @@
+"""Training, validation and test sets of the embedded corpus, without a sentence in common."""
+
+from __future__ import annotations
+
+import gc
+import random
+import re
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from nmt.grammar.grammar import Grammar
+from nmt.grammar.tokens import GrammarPair
+
+LengthDistribution = Literal["short_heavy", "uniform"]
+
+SHORT = (3, 10)
+LONG = (11, 50)
+TEST_BUCKETS = (SHORT, (11, 20), (21, 30), (31, 40), (41, 50))
+LONG_TEST_BUCKETS = ((51, 60), (61, 70), (71, 80))
+_MOST_REPEATS = 500  # in a row, before a set is declared impossible
+_SENTENCE_END = re.compile(r"(?<=[.?]) ")
+
+
+def generate_splits(
+    *,
+    lexicon: str = "core",
+    seed: int = 1,
+    train_size: int = 60_000,
+    valid_size: int = 1_000,
+    test_per_bucket: int = 250,
+    length_distribution: LengthDistribution = "short_heavy",
+) -> dict[str, list[GrammarPair]]:
+    """The embedded corpus, the same for the same arguments on every machine.
+
+    No input occurs twice, and no sentence of one split occurs in another, not even as one of the
+    sentences of a longer input. Lengths are counted in English words.
+
+    Args:
+        lexicon: `core` or `full`.
+        seed: Seed of every choice.
+        train_size: Training pairs, 3 to 50 words.
+        valid_size: Validation pairs, with the lengths of the training pairs.
+        test_per_bucket: Pairs in each range of ten words: 3-10 to 41-50 in `test`, 51-60 to 71-80,
+            longer than anything trained, in `test_long`.
+        length_distribution: `short_heavy` draws half of the pairs from 3-10 words and half from
+            11-50; `uniform` draws from 3-50.
+
+    Returns:
+        Lists under `train`, `valid`, `test`, `test_long`; tests are in the order of their buckets.
+
+    Raises:
+        ValueError: An option is impossible, or the grammar cannot make so many different pairs.
+    """
+    if length_distribution not in ("short_heavy", "uniform"):
+        raise ValueError(
+            f"length_distribution is {length_distribution!r}: choose short_heavy or uniform"
+        )
+    for name, size in (
+        ("train_size", train_size),
+        ("valid_size", valid_size),
+        ("test_per_bucket", test_per_bucket),
+    ):
+        if size < 0:
+            raise ValueError(f"{name} is {size}: give a number of pairs, 0 or more")
+    collecting = gc.isenabled()
+    gc.disable()  # all of it lives on: looking for cycles in it would take a fifth of the time
+    try:
+        return _splits(
+            _Collector(Grammar(lexicon=lexicon), seed),
+            train_size,
+            valid_size,
+            test_per_bucket,
+            _LENGTH_RANGES[length_distribution],
+        )
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _splits(
+    collector: _Collector,
+    train_size: int,
+    valid_size: int,
+    test_per_bucket: int,
+    length_range: Callable[[int], Range],
+) -> dict[str, list[GrammarPair]]:
+    splits = {
+        name: [
+            pair
+            for bucket in buckets
+            for pair in collector.collect(name, test_per_bucket, _always(bucket))
+        ]
+        for name, buckets in (("test", TEST_BUCKETS), ("test_long", LONG_TEST_BUCKETS))
+    }
+    splits["valid"] = collector.collect("valid", valid_size, length_range)
+    splits["train"] = collector.collect("train", train_size, length_range)
+    return {name: splits[name] for name in ("train", "valid", "test", "test_long")}
+
+
+Range = tuple[int, int]
+
+
+def _always(bucket: Range) -> Callable[[int], Range]:
+    return lambda _: bucket
+
+
+def _short_heavy(index: int) -> Range:
+    return SHORT if index % 2 == 0 else LONG
+
+
+def _uniform(index: int) -> Range:
+    return SHORT[0], LONG[1]
+
+
+_LENGTH_RANGES: dict[str, Callable[[int], Range]] = {
+    "short_heavy": _short_heavy,
+    "uniform": _uniform,
+}
+
+
+class _Collector:
+    """Draws pairs and keeps those whose sentences belong to no other split."""
+
+    def __init__(self, grammar: Grammar, seed: int) -> None:
+        self._grammar = grammar
+        self._seed = seed
+        self._inputs: set[str] = set()
+        self._owner: dict[str, str] = {}
+
+    def collect(
+        self, split: str, size: int, length_range: Callable[[int], Range]
+    ) -> list[GrammarPair]:
+        """`size` new pairs; `length_range` tells the words allowed for each index."""
+        generator = random.Random(f"{self._seed} {split} {len(self._inputs)}")
+        pairs: list[GrammarPair] = []
+        for index in range(size):
+            low, high = length_range(index)
+            candidates = self._candidates(generator, low, high)
+            pairs.append(next(pair for pair in candidates if self._claim(pair, split)))
+        generator.shuffle(pairs)
+        return pairs
+
+    def _candidates(self, generator: random.Random, low: int, high: int) -> Iterator[GrammarPair]:
+        for _ in range(_MOST_REPEATS):
+            pair = self._grammar.pair(generator.randint(low, high), generator)
+            if low <= pair.source.count(" ") + 1 <= high:
+                yield pair
+        raise ValueError(
+            f"the grammar found no new sentence of {low} to {high} words after "
+            f"{len(self._inputs)}: ask for smaller splits or use the lexicon full"
+        )
+
+    def _claim(self, pair: GrammarPair, split: str) -> bool:
+        """Whether the pair is new and its sentences are free; if so they now belong to `split`."""
+        if pair.source in self._inputs:
+            return False
+        sentences = _SENTENCE_END.split(pair.source) if pair.num_sentences > 1 else [pair.source]
+        if any(self._owner.get(sentence, split) != split for sentence in sentences):
+            return False
+        self._inputs.add(pair.source)
+        for sentence in sentences:
+            self._owner[sentence] = split
+        return True

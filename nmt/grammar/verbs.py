@@ -1,0 +1,307 @@
+"""The verbs of a lexicon in tables: by length of the clause, class of subject, class of object.
+
+Tense, modality and negation: the finite verb and what belongs to it, in both languages.
+
+The tense mapping, one to one: simple present = Präsens, present perfect = Perfekt (with `haben` or
+`sein` as the German verb asks), modal + infinitive = Modalverb + Infinitiv. No other tense occurs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nmt.grammar import determiners, english, german
+from nmt.grammar.determiners import CAN, MAY, MUST, SHOULD, WANT, Modal
+from nmt.grammar.tokens import Draw, Table, Token, zipf_table, zipf_weights
+from nmt.grammar.words import Preposition, Slot, Verb, read_copula, read_verb
+
+# How often each frame is used in a clause with room for all of them.
+FRAME_WEIGHTS = {
+    "transitive": 0.42,
+    "copula": 0.13,
+    "intransitive": 0.13,
+    "ditransitive": 0.09,
+    "motion": 0.07,
+    "dative": 0.06,
+    "prepositional": 0.06,
+    "locative": 0.06,
+}
+SHORTEST_CLAUSE = 2
+LONG_CLAUSE = 8  # from so many words on, tables are the same and intransitive verbs rarer
+
+Slots = Callable[[tuple[str, ...]], Slot]
+_Weighted = list[tuple[Verb, float]]
+
+
+class VerbTables:
+    """All verbs, indexed by what a clause needs.
+
+    Args:
+        content: The `verbs` of a lexicon file, by frame.
+        slot: Gives the slot of some noun classes.
+        prepositions: The prepositions of the lexicon by kind.
+        classes: Noun classes that can be subjects of `be`; people and animals among them.
+    """
+
+    def __init__(
+        self,
+        content: Mapping[str, Any],
+        *,
+        slot: Slots,
+        prepositions: Mapping[str, list[Preposition]],
+        classes: tuple[str, ...],
+    ) -> None:
+        self.by_frame = {
+            frame: [_verb(entry, frame, slot, prepositions) for entry in listed]
+            for frame, listed in content.items()
+        }
+        self.by_frame["copula"] = [
+            read_copula(slot(classes), passing=False),
+            read_copula(slot(("person", "animal")), passing=True),
+        ]
+        self.clausal = zipf_table(self.by_frame["clausal"])
+        weighted = [
+            (verb, FRAME_WEIGHTS[frame] * weight / sum(zipf_weights(len(listed))))
+            for frame, listed in self.by_frame.items()
+            if frame != "clausal"
+            for verb, weight in zip(listed, zipf_weights(len(listed)), strict=True)
+        ]
+        actions = [pair for pair in weighted if pair[0].frame != "copula"]
+        objects = [pair for pair in weighted if pair[0].frame != "ditransitive"]
+        self._any = _by_length(weighted)
+        self._action = _by_length(actions)
+        self._with_place = _by_length([pair for pair in weighted if pair[0].place])
+        self._of = {name: _by_length(_with_subject(weighted, name)) for name in classes}
+        self._action_of = {name: _by_length(_with_subject(actions, name)) for name in classes}
+        self._with_object = {name: _by_length(_with_object(objects, name)) for name in classes}
+
+    def any(self, words: int) -> Table[Verb]:
+        """Verbs for a clause of so many English words."""
+        return self._any[min(max(words, SHORTEST_CLAUSE), LONG_CLAUSE)]
+
+    def action(self, words: int) -> Table[Verb]:
+        """The same without `be`."""
+        return self._action[min(max(words, SHORTEST_CLAUSE), LONG_CLAUSE)]
+
+    def of(self, noun_class: str, words: int) -> Table[Verb]:
+        """Verbs whose subject may be of the class, in a clause of at least three words."""
+        return self._of[noun_class][min(max(words, 3), LONG_CLAUSE)]
+
+    def action_of(self, noun_class: str, words: int) -> Table[Verb]:
+        """The same without `be`; people and animals only."""
+        return self._action_of[noun_class][min(max(words, 3), LONG_CLAUSE)]
+
+    def with_object(self, noun_class: str, words: int) -> Table[Verb] | None:
+        """Verbs whose one object may be of the class, or None; the object counts as a word."""
+        return self._with_object[noun_class].get(min(max(words, 3), LONG_CLAUSE))
+
+    def with_place(self, words: int) -> Table[Verb]:
+        """Verbs of something that happens at a place."""
+        return self._with_place[min(max(words, SHORTEST_CLAUSE), LONG_CLAUSE)]
+
+
+def _with_subject(weighted: _Weighted, noun_class: str) -> _Weighted:
+    return [pair for pair in weighted if noun_class in pair[0].subject.classes]
+
+
+def _with_object(weighted: _Weighted, noun_class: str) -> _Weighted:
+    return [pair for pair in weighted if pair[0].object and noun_class in pair[0].object.classes]
+
+
+def _by_length(weighted: _Weighted) -> dict[int, Table[Verb]]:
+    """The verbs that fit each length; in long clauses intransitive ones are half as frequent."""
+    tables = {}
+    for words in range(SHORTEST_CLAUSE, LONG_CLAUSE + 1):
+        fitting = [pair for pair in weighted if pair[0].least <= words]
+        if fitting:
+            halved = 0.5 if words == LONG_CLAUSE else 1.0
+            weights = [
+                weight * (halved if verb.frame == "intransitive" else 1.0)
+                for verb, weight in fitting
+            ]
+            tables[words] = Table([verb for verb, _ in fitting], weights)
+    return tables
+
+
+def _verb(
+    entry: Mapping[str, Any],
+    frame: str,
+    slot: Slots,
+    prepositions: Mapping[str, list[Preposition]],
+) -> Verb:
+    classes = tuple(entry.get("of", ()))
+    choices = None
+    if frame == "locative":
+        choices = zipf_table(_narrowed(prepositions["place"], classes, slot))
+    elif frame == "motion":
+        choices = zipf_table(_narrowed(prepositions["direction"], classes, slot))
+    elif frame == "prepositional":
+        words = tuple(entry["en"].split()[1:])
+        case = german.CASES[entry["case"]]
+        choices = zipf_table([Preposition(words, entry["prep"], case, slot(classes))])
+    return read_verb(
+        entry,
+        frame=frame,
+        subject=slot(tuple(entry["subject"])),
+        object_slot=slot(classes) if classes and frame not in ("locative", "motion") else None,
+        prepositions=choices,
+    )
+
+
+def _narrowed(
+    choices: list[Preposition], classes: tuple[str, ...], slot: Slots
+) -> list[Preposition]:
+    """The prepositions that go with some of the classes, with those classes only."""
+    shared = [(choice, tuple(c for c in choice.slot.classes if c in classes)) for choice in choices]
+    return [
+        Preposition(choice.english, choice.german, choice.case, slot(names))
+        for choice, names in shared
+        if names
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tense:
+    """One way to put a verb; `extra` counts English words beside the verb itself."""
+
+    name: str  # present, perfect or modal
+    extra: int
+    modal: Modal | None = None
+    negated: bool = False
+
+
+PRESENT = Tense("present", 0)
+PERFECT = Tense("perfect", 1)
+NOT_PRESENT = Tense("present", 2, negated=True)  # does not see
+NOT_PERFECT = Tense("perfect", 2, negated=True)  # has not seen
+DO_PRESENT = Tense("present", 1)  # does ... see
+IS_NOT = Tense("present", 1, negated=True)  # the copula has no do-support
+_MODALS = [
+    (Tense("modal", 1, CAN), 6.0),
+    (Tense("modal", 1, MUST), 5.0),
+    (Tense("modal", 2, WANT), 4.0),
+    (Tense("modal", 1, SHOULD), 2.5),
+    (Tense("modal", 1, MAY), 2.0),
+]
+_NOT_MODALS = [
+    (Tense("modal", 1, CAN, True), 2.0),
+    (Tense("modal", 4, WANT, True), 1.5),
+    (Tense("modal", 2, SHOULD, True), 1.0),
+    (Tense("modal", 2, MAY, True), 0.8),
+]
+_PRESENT = [(PRESENT, 52.0)]
+_PERFECT = [(PERFECT, 18.0)]
+_NEGATED = [(NOT_PRESENT, 9.0)]
+_NOT_PERFECT = [(NOT_PERFECT, 3.0)]
+_GROUPS = {
+    "any": _PRESENT + _PERFECT + _MODALS + _NEGATED + _NOT_PERFECT + _NOT_MODALS,
+    "positive": _PRESENT + _PERFECT + _MODALS,
+    "question": [
+        (DO_PRESENT, 52.0),
+        *_PERFECT,
+        *[(tense, weight) for tense, weight in _MODALS if tense.modal is not WANT],
+        (Tense("modal", 3, WANT), 4.0),
+    ],
+    "timeless": _PRESENT + _MODALS,  # beside a temporal clause
+    "plain": _PRESENT,
+    "state": _PRESENT + _NEGATED,
+    "clausal": _PRESENT + _PERFECT + _NEGATED,
+    "copula": [*_PRESENT, (IS_NOT, 10.0)],
+    "passing": [*_PRESENT, (PERFECT, 12.0), (IS_NOT, 10.0), (NOT_PERFECT, 3.0)],
+}
+_MOST_EXTRA = 4
+_TABLES = {
+    (name, room): Table(
+        [tense for tense, _ in pairs if tense.extra <= room],
+        [weight for tense, weight in pairs if tense.extra <= room],
+    )
+    for name, pairs in _GROUPS.items()
+    for room in range(1, _MOST_EXTRA + 1)
+}
+
+
+def draw_tense(draw: Draw, verb: Verb, *, group: str, room: int) -> Tense:
+    """A tense for the verb out of a group, with at most `room` English words beside the verb."""
+    if group == "question" and (verb.state or room <= 0 or verb.frame == "copula"):
+        return PRESENT if verb.frame == "copula" else DO_PRESENT
+    if group == "plain" or room <= 0:
+        return PRESENT
+    if group in ("any", "positive", "timeless"):
+        negative = group == "any" and verb.negatable
+        if verb.state:
+            group = "state" if negative else "plain"
+        elif verb.frame == "copula":
+            group = ("passing" if verb.passing else "copula") if negative else "plain"
+        elif verb.frame == "clausal":
+            group = "clausal" if negative else "plain"
+    return draw.pick(_TABLES[group, min(room, _MOST_EXTRA)])
+
+
+@dataclass(slots=True)
+class VerbGroup:
+    """The words of a verb.
+
+    Attributes:
+        auxiliary: English words between subject and adverb, `not` among them.
+        main: English words after the adverb.
+        finite: The German finite verb of a main clause.
+        bracket: German words that close a main clause: prefix, participle or infinitive.
+        last: German words that close a subordinate clause: the bracket and the finite verb.
+        negation: Link key of `not`, 0 without a word of its own for `nicht`.
+    """
+
+    auxiliary: list[Token]
+    main: list[Token]
+    finite: Token
+    bracket: list[Token]
+    last: list[Token]
+    negation: int
+
+
+def verb_group(
+    draw: Draw, verb: Verb, tense: Tense, *, agreement: int, question: bool
+) -> VerbGroup:
+    """The verb in a tense, agreeing with its subject; a question needs do-support as `not` does."""
+    key = draw.key()
+    particles = [(word, key) for word in verb.particles]
+    negation = draw.key() if tense.negated else 0
+    nots = [("not", negation)] if negation else []
+    if tense.name == "present":
+        finite = (verb.german[agreement], key)
+        bracket = [(verb.prefix, key)] if verb.prefix else []
+        last = [(verb.prefix + verb.german[agreement], key)]
+        if verb.frame == "copula":
+            return VerbGroup(
+                [(verb.english[agreement], key), *nots], [], finite, [], last, negation
+            )
+        if negation or question:
+            auxiliary = [(english.DO[agreement], -key), *nots]
+            return VerbGroup(
+                auxiliary, [(verb.base, key), *particles], finite, bracket, last, negation
+            )
+        main = [(verb.english[agreement], key), *particles]
+        return VerbGroup([], main, finite, bracket, last, negation)
+    helper = draw.key()
+    if tense.name == "perfect":
+        finite = (verb.auxiliary[agreement], helper)
+        bracket = [(verb.german_participle, key)]
+        auxiliary = [(english.HAVE[agreement], helper), *nots]
+        main = [(verb.participle, key), *particles]
+        return VerbGroup(auxiliary, main, finite, bracket, [*bracket, finite], negation)
+    assert tense.modal is not None
+    modal = tense.modal
+    finite = (modal.german[agreement], helper)
+    bracket = [(verb.infinitive, key)]
+    main = [(verb.base, key), *particles]
+    if modal is WANT:
+        want = modal.english[determiners.PLURAL if negation or question else agreement]
+        auxiliary = [(english.DO[agreement], -helper), *nots] if negation or question else []
+        main = [(want, helper), ("to", -key), *main]
+    elif modal is CAN and negation:
+        negation = -helper  # `cannot` holds both
+        auxiliary = [("cannot", helper)]
+    else:
+        auxiliary = [(modal.english[agreement], helper), *nots]
+    return VerbGroup(auxiliary, main, finite, bracket, [*bracket, finite], negation)

@@ -1,0 +1,288 @@
+"""The words of a lexicon, inflected, and how they are read from its entries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nmt.grammar import english, german
+from nmt.grammar.tokens import Table
+
+# How a noun goes with possessives and genitives: not at all (`the rain`), well (`her book`), or so
+# that it needs them or an article that points at someone known (`my mother`, hardly `a mother`).
+UNOWNED, OWNED, RELATED = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Noun:
+    """A noun, its forms by case.
+
+    Attributes:
+        english: Singular and plural.
+        article: `a` or `an`.
+        gender: Column of the singular in tables of `german`.
+        singular: German forms by case.
+        plural: German forms by case, empty when there is no plural.
+        noun_class: Semantic class, for selectional preferences.
+        bare: The singular may lack any article (`milk`).
+        relation: `UNOWNED`, `OWNED` or `RELATED`.
+    """
+
+    english: tuple[str, str]
+    article: str
+    gender: int
+    singular: tuple[str, ...]
+    plural: tuple[str, ...]
+    noun_class: str
+    bare: bool
+    relation: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Adjective:
+    """An adjective; `forms` by ending, `german` uninflected as after `sein`.
+
+    `gradable` ones go with `very`; `passing` ones tell a state that ends (`has been tired`).
+    """
+
+    english: str
+    article: str
+    german: str
+    forms: Mapping[str, str]
+    gradable: bool
+    passing: bool
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Adverb:
+    """An adverbial of fixed words.
+
+    Attributes:
+        english: English words.
+        german: German words.
+        links: Word positions (English, German, sure).
+        tenses: Tenses that a time goes with.
+        article: `a` or `an` before it, for an adverb of degree.
+        comma: English has a comma behind it when it comes first.
+    """
+
+    english: tuple[str, ...]
+    german: tuple[str, ...]
+    links: tuple[tuple[int, int, bool], ...]
+    tenses: tuple[str, ...]
+    article: str
+    comma: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slot:
+    """What may fill one place in a sentence: nouns of some classes; `person` if people may."""
+
+    nouns: Table[Noun]
+    classes: tuple[str, ...]
+
+    @property
+    def person(self) -> bool:
+        """Whether pronouns and names fit."""
+        return "person" in self.classes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Preposition:
+    """A preposition with the case it governs and the nouns it is used with."""
+
+    english: tuple[str, ...]
+    german: str
+    case: int
+    slot: Slot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verb:
+    """A verb with its frame.
+
+    Attributes:
+        english: Finite forms by agreement, then base and participle; without `particles`.
+        particles: English words behind the verb: `up` of `wake up`, `for` of `look for`.
+        german: Finite forms by agreement (without prefix), infinitive and participle (with it).
+        frame: `intransitive`, `locative`, `transitive`, `dative`, `ditransitive`,
+            `prepositional`, `motion`, `clausal` or `copula`.
+        prepositions: The choices of a `locative`, `motion` or `prepositional` verb, else None.
+        least: Fewest English words of a clause with this verb.
+    """
+
+    english: tuple[str, str, str]
+    base: str
+    participle: str
+    particles: tuple[str, ...]
+    german: tuple[str, str, str]
+    infinitive: str
+    german_participle: str
+    prefix: str
+    auxiliary: tuple[str, str, str]
+    frame: str
+    case: int
+    subject: Slot
+    object: Slot | None
+    prepositions: Table[Preposition] | None
+    state: bool
+    passing: bool
+    negatable: bool
+    pronouns: bool
+    manner: bool
+    place: bool
+    least: int
+
+
+_WITHOUT_OWNER = frozenset({"cause", "drink", "staple"})
+_LEAST_WORDS = {
+    "intransitive": 2,
+    "locative": 5,
+    "transitive": 3,
+    "dative": 3,
+    "ditransitive": 4,
+    "prepositional": 4,
+    "motion": 5,
+    "clausal": 2,
+}
+
+
+def read_noun(entry: Mapping[str, Any], *, noun_class: str, bare: bool) -> Noun:
+    """A noun from its lexicon line."""
+    article, nominative = entry["de"].split()
+    gender = german.GENDERS[article]
+    singular, plural = german.noun_forms(
+        nominative,
+        gender=gender,
+        genitive=entry.get("des"),
+        oblique=entry.get("den"),
+        plural=entry.get("die"),
+    )
+    word = entry["en"]
+    many = entry.get("ens") or english.plural(word)
+    return Noun(
+        (word, many),
+        _article(entry),
+        gender,
+        singular,
+        plural,
+        noun_class,
+        bare=bare and not plural,
+        relation=_relation(entry, noun_class),
+    )
+
+
+def read_adjective(entry: Mapping[str, Any]) -> Adjective:
+    """An adjective from its lexicon line."""
+    return Adjective(
+        english=entry["en"],
+        article=_article(entry),
+        german=entry["de"],
+        forms=german.adjective_forms(entry.get("stem", entry["de"])),
+        gradable=entry.get("gradable", True),
+        passing=entry.get("passing", False),
+        classes=tuple(entry["of"]),
+    )
+
+
+def read_adverb(entry: Mapping[str, Any]) -> Adverb:
+    """An adverbial from its lexicon line; without `links` as many words are linked in order."""
+    source, target = tuple(entry["en"].split()), tuple(entry["de"].split())
+    named = entry.get("links") or [f"{index}-{index}" for index in range(len(source))]
+    links = []
+    for link in named:
+        left, right = link.removesuffix("?").split("-")
+        links.append((int(left), int(right), not link.endswith("?")))
+    if any(left >= len(source) or right >= len(target) for left, right, _ in links):
+        raise ValueError(f"the links of {entry['en']!r} point outside its words: correct `links`")
+    return Adverb(
+        english=source,
+        german=target,
+        links=tuple(links),
+        tenses=tuple(entry.get("tenses", ())),
+        article=_article(entry),
+        comma=entry.get("comma", False),
+    )
+
+
+def read_verb(
+    entry: Mapping[str, Any],
+    *,
+    frame: str,
+    subject: Slot,
+    object_slot: Slot | None,
+    prepositions: Table[Preposition] | None,
+) -> Verb:
+    """A verb from its lexicon line, in one of the frames."""
+    base, *particles = entry["en"].split()
+    prefix, _, stem = entry["de"].rpartition("|")
+    participle = entry.get("part") or german.participle_of(stem)
+    if frame == "prepositional":
+        particles = []
+    options = entry.get("with", ())
+    return Verb(
+        english=(base, english.third_person(base), base),
+        base=base,
+        participle=entry.get("pp", english.participle(base)).split()[0],
+        particles=tuple(particles),
+        german=german.present_forms(stem, third=entry.get("er"), first=entry.get("ich")),
+        infinitive=prefix + stem,
+        german_participle=prefix + participle,
+        prefix=prefix,
+        auxiliary=german.SEIN if entry.get("aux") == "sein" else german.HABEN,
+        frame=frame,
+        case=german.DATIVE if frame == "dative" else german.ACCUSATIVE,
+        subject=subject,
+        object=object_slot,
+        prepositions=prepositions,
+        state=entry.get("kind") == "state",
+        passing=False,
+        negatable=entry.get("negatable", True),
+        pronouns=entry.get("pronouns", True),
+        manner="manner" in options,
+        place="place" in options,
+        least=_LEAST_WORDS[frame] + len(particles),
+    )
+
+
+def read_copula(subject: Slot, *, passing: bool) -> Verb:
+    """`be` / `sein` with a predicative adjective: the one verb that the lexicon does not list.
+
+    With `passing` the adjective tells a state that ends, and the perfect makes sense.
+    """
+    return Verb(
+        english=english.BE,
+        base="be",
+        participle="been",
+        particles=(),
+        german=german.SEIN,
+        infinitive="sein",
+        german_participle="gewesen",
+        prefix="",
+        auxiliary=german.SEIN,
+        frame="copula",
+        case=german.NOMINATIVE,
+        subject=subject,
+        object=None,
+        prepositions=None,
+        state=False,
+        passing=passing,
+        negatable=True,
+        pronouns=False,
+        manner=False,
+        place=False,
+        least=3,
+    )
+
+
+def _relation(entry: Mapping[str, Any], noun_class: str) -> int:
+    if entry.get("related", False):
+        return RELATED
+    return OWNED if entry.get("owned", noun_class not in _WITHOUT_OWNER) else UNOWNED
+
+
+def _article(entry: Mapping[str, Any]) -> str:
+    default = "an" if english.starts_with_vowel(entry["en"]) else "a"
+    return str(entry.get("article", default))

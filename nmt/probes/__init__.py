@@ -1,5 +1,0 @@
-"""What is measured on one trained run beyond its test translations; `probe_run` does all of it."""
-
-from nmt.probes.probe import probe_run
-
-__all__ = ["probe_run"]

@@ -1,0 +1,68 @@
+"""Alignment error rate by hand, and links from attention weights."""
+
+import pytest
+
+from nmt.alignment import attention_links, gold_links, score_alignment
+
+A, B, C, D = (0, 0), (1, 1), (2, 1), (3, 3)
+
+
+def links(*sentences):
+    return [frozenset(sentence) for sentence in sentences]
+
+
+def test_each_target_word_is_linked_to_the_source_word_it_looks_at_most():
+    weights = [[0.1, 0.7, 0.2], [0.5, 0.1, 0.4]]
+    assert attention_links(weights) == {(1, 0), (0, 1)}
+
+
+def test_the_first_of_equal_weights_wins():
+    assert attention_links([[0.2, 0.4, 0.4]]) == {(1, 0)}
+
+
+def test_gold_links_come_from_lists():
+    assert gold_links([[0, 1], [2, 3]]) == {(0, 1), (2, 3)}
+
+
+def test_scores_equal_those_by_hand():
+    """A has 4 links, 3 of them possible, 2 sure, of 3 sure ones."""
+    scores = score_alignment(
+        links({A, B}, {A, D}), sure=links({A}, {A, B}), possible=links({B}, ())
+    )
+    assert scores.precision == pytest.approx(3 / 4)
+    assert scores.recall == pytest.approx(2 / 3)
+    assert scores.aer == pytest.approx(1 - (2 + 3) / (4 + 3))
+    assert scores.num_sentences == 2
+
+
+def test_a_possible_link_that_is_missed_costs_nothing():
+    scores = score_alignment(links({A}), sure=links({A}), possible=links({B, C}))
+    assert (scores.aer, scores.precision, scores.recall) == (0.0, 1.0, 1.0)
+
+
+def test_sure_links_count_as_possible_whether_listed_twice_or_not():
+    found, sure = links({A, B}), links({A, C})
+    disjoint = score_alignment(found, sure=sure, possible=links({B}))
+    assert disjoint == score_alignment(found, sure=sure, possible=links({A, B, C}))
+
+
+def test_wrong_links_alone_have_an_error_rate_of_one():
+    scores = score_alignment(links({D}), sure=links({A}), possible=links({B}))
+    assert (scores.aer, scores.precision, scores.recall) == (1.0, 0.0, 0.0)
+
+
+def test_counts_are_those_of_the_corpus_not_means_over_sentences():
+    sure = links({A}, {A, B, C})
+    scores = score_alignment(links({A}, {D}), sure=sure, possible=links((), ()))
+    assert scores.recall == pytest.approx(1 / 4)  # the mean over sentences is 1 / 2
+
+
+def test_unequal_numbers_of_sentences_are_refused():
+    with pytest.raises(ValueError, match="links for 2 sentences, sure gold links for 1 and"):
+        score_alignment(links({A}, {B}), sure=links({A}), possible=links({A}))
+
+
+@pytest.mark.parametrize(("found", "sure"), [({A}, ()), ((), {A})])
+def test_a_corpus_without_links_is_refused(found, sure):
+    with pytest.raises(ValueError, match="pass at least one of each"):
+        score_alignment(links(found), sure=links(sure), possible=links(()))

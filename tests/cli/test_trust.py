@@ -1,0 +1,37 @@
+"""A run folder from a stranger: what its config.yaml names is not built."""
+
+import pytest
+from number_words import compose, corpus_options
+from omegaconf import OmegaConf
+
+from nmt.study.probes.trained_run import data_of_run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    config = compose(*corpus_options(tmp_path / "text"))
+    data = OmegaConf.to_container(config.data, resolve=True)
+
+    def write(**changes):
+        OmegaConf.save({"data": data | changes}, tmp_path / "config.yaml")
+        return tmp_path
+
+    return write
+
+
+def test_the_corpus_of_a_run_is_built_from_its_config(folder):
+    assert data_of_run(folder()).split("valid")["source"][0]
+
+
+def test_a_class_from_elsewhere_is_refused(folder, tmp_path):
+    command = {"_target_": "os.system", "command": f"touch {tmp_path}/ran"}
+    with pytest.raises(ValueError, match=r"config\.yaml: data: _target_ 'os\.system' is not allow"):
+        data_of_run(folder(**command))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_class_within_the_options_is_not_built(folder, tmp_path):
+    planted = {"_target_": "os.system", "command": f"touch {tmp_path}/ran"}
+    with pytest.raises(ValueError):  # noqa: PT011 which option is wrong does not matter
+        data_of_run(folder(grammar=planted, train=None, valid=None, test=None)).prepare_data()
+    assert not (tmp_path / "ran").exists()

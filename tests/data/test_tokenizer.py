@@ -1,0 +1,187 @@
+import io
+import logging
+import multiprocessing
+import pickle
+
+import pytest
+import sentencepiece
+
+from nmt.data.preparation import MAX_LINE_BYTES, train_tokenizer
+from nmt.special_tokens import BOS, EOS, PAD, UNK
+from nmt.tokenizer import Tokenizer
+
+NOUNS = ("cat", "dog", "house", "river", "ship", "tower", "garden")
+VERBS = ("sees", "finds", "leaves", "paints", "follows")
+LINES = [f"the {a} {verb} the {b} today" for a in NOUNS for b in NOUNS for verb in VERBS]
+
+
+def trained_elsewhere(**options):
+    buffer = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES),
+        model_writer=buffer,
+        vocab_size=307,
+        hard_vocab_limit=False,
+        byte_fallback=True,
+        minloglevel=2,
+        **options,
+    )
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer(train_tokenizer(LINES, vocab_size=331))
+
+
+def test_text_survives_encoding_and_decoding(tokenizer):
+    text = "The cat sees 3 rivers, doesn't it? Mädchen läuft. ½ ﬁ 漢字 e\u0301 🚢"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_encoding_adds_no_special_tokens_and_is_the_same_every_time(tokenizer):
+    """(case 27)"""
+    first = tokenizer.encode("the ship follows the tower")
+    assert first == tokenizer.encode("the ship follows the tower")
+    assert not {PAD, UNK, BOS, EOS} & set(first)
+    assert tokenizer.encode_batch(["the ship follows the tower", ""]) == [first, []]
+
+
+def test_same_lines_give_the_same_bytes(tokenizer):
+    again = Tokenizer(train_tokenizer(LINES, vocab_size=331))
+    assert again.model == tokenizer.model
+    assert again.sha256 == tokenizer.sha256
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_vocabulary_is_smaller_where_the_text_yields_no_more(model_type, caplog):
+    """(case 16)"""
+    with caplog.at_level(logging.INFO):
+        model = train_tokenizer(LINES, vocab_size=8000, model_type=model_type)
+    size = Tokenizer(model).vocab_size
+    assert 260 < size < 8000
+    assert f"{size} pieces" in caplog.text
+    assert "8000 asked for" in caplog.text
+
+
+def test_too_small_a_vocabulary_is_refused_with_the_smallest_possible_one():
+    """(case 17)"""
+    with pytest.raises(ValueError, match=r"vocab_size is 10\b.*vocab_size=(\d+) or more") as caught:
+        train_tokenizer(LINES, vocab_size=10)
+    smallest = int(str(caught.value).split("vocab_size=")[1].split()[0])
+    letters = set("".join(LINES)) - {" "} | {"▁"}
+    assert smallest == 4 + 256 + len(letters)
+    assert Tokenizer(train_tokenizer(LINES, vocab_size=smallest)).vocab_size == smallest
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"vocab_size": 0}, "vocab_size is 0"),
+        ({"vocab_size": 307, "model_type": "words"}, "model_type is 'words'"),
+        ({"vocab_size": 307, "character_coverage": 2.0}, "character_coverage is 2.0"),
+    ],
+)
+def test_impossible_training_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        train_tokenizer(LINES, **options)
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ({"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": 3}, "unk=2 .*bos=3 .*eos=1"),
+        ({"pad_id": 3, "unk_id": 0, "bos_id": 1, "eos_id": 2}, "pad=3 .*unk=0 .*bos=1 .*eos=2"),
+        ({"unk_id": 1, "bos_id": 2, "eos_id": 3, "pad_id": -1}, "pad=-1"),
+    ],
+)
+def test_other_special_ids_are_refused_by_name(ids, message):
+    """(cases 18, 19)"""
+    if ids["pad_id"] == -1:
+        ids = {"unk_id": 0, "bos_id": 1, "eos_id": 2, "pad_id": -1}
+    with pytest.raises(ValueError, match=message):
+        Tokenizer(trained_elsewhere(**ids))
+
+
+def test_other_files_are_refused():
+    with pytest.raises(ValueError, match="not a SentencePiece model"):
+        Tokenizer(b"something else")
+
+
+def test_long_and_reserved_lines_are_skipped_and_counted(caplog):
+    """(cases 24, 25)"""
+    long = "tower " * (MAX_LINE_BYTES // 6 + 1)
+    train_tokenizer([*LINES, long, "the ▅ cat", "the▁cat\0", "tower " * 1000], vocab_size=331)
+    assert f"without 2 of {len(LINES) + 4} lines" in caplog.text
+
+
+def test_only_unusable_lines_are_explained():
+    """(case 24)"""
+    with pytest.raises(ValueError, match="no text to learn from: 3 lines were skipped"):
+        train_tokenizer(["x" * (MAX_LINE_BYTES + 1)] * 3 + [" "], vocab_size=331)
+
+
+@pytest.mark.parametrize(
+    "text", ["a▁b", "a\0b", "a\ud800b", "▅", "\t", "\u2047", "a\u0085b\u2028c"]
+)
+def test_encoding_never_fails(tokenizer, text):
+    """(case 25)"""
+    assert UNK not in tokenizer.encode(text)
+    assert "\0" not in tokenizer.decode(tokenizer.encode(text))
+
+
+def test_text_ends_at_the_end_of_sentence(tokenizer):
+    """(case 29)"""
+    cat, dog = tokenizer.encode("cat"), tokenizer.encode("dog")
+    assert tokenizer.decode([BOS, *cat, EOS, *dog, PAD]) == "cat"
+
+
+def test_fillers_and_surplus_ids_are_no_text(tokenizer):
+    """(case 28)"""
+    cat = tokenizer.encode("cat")
+    surplus = [tokenizer.vocab_size, tokenizer.vocab_size + 2, -100, PAD]
+    assert tokenizer.decode([*cat, *surplus]) == "cat"
+
+
+def test_forbidden_ids_are_fillers_and_line_breaks(tokenizer):
+    pieces = tokenizer.pieces(tokenizer.forbidden_ids)
+    assert pieces == ["<pad>", "<unk>", "<s>", "<0x00>", "<0x0A>", "<0x0D>"]
+
+
+def test_decoded_text_has_no_line_break_whatever_the_ids(tokenizer):
+    every_id = list(range(4, tokenizer.vocab_size))
+    text = tokenizer.decode(every_id)
+    assert text.splitlines() == [text]
+    assert "\0" not in text
+
+
+def test_pieces_know_their_word(tokenizer):
+    text = "the cat\u00a0sees  Zürich, 漢字 today"
+    ids = tokenizer.encode(text)
+    words = tokenizer.piece_words(ids)
+    assert len(words) == len(ids)
+    spelt = [
+        tokenizer.decode([token for token, word in zip(ids, words, strict=True) if word == number])
+        for number in range(max(words) + 1)
+    ]
+    assert spelt == text.split()
+
+
+def test_a_lone_word_mark_begins_no_word_of_its_own(tokenizer):
+    cat = tokenizer.encode("cat")
+    mark = next(k for k in range(tokenizer.vocab_size) if tokenizer.pieces([k]) == ["▁"])
+    words = tokenizer.piece_words([mark, *cat, mark, *cat, mark])
+    assert words == [0] * (1 + len(cat)) + [1] * (2 + len(cat))
+
+
+def test_special_tokens_belong_to_no_word(tokenizer):
+    words = tokenizer.piece_words([BOS, *tokenizer.encode("the cat"), EOS, PAD])
+    assert words[0] == words[-1] == words[-2] == -1
+    assert {0, 1} == set(words[1:-2])
+
+
+def test_works_in_a_spawned_process(tokenizer):
+    """(case 30)"""
+    assert pickle.loads(pickle.dumps(tokenizer)).sha256 == tokenizer.sha256
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(tokenizer.encode, ("the cat",)) == tokenizer.encode("the cat")

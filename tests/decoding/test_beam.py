@@ -1,0 +1,263 @@
+"""Beam search against brute force on a toy language, and its promises."""
+
+import inspect
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from toy_model import A, B, C, ToyModel, sources
+
+from nmt.decoding.beam import BeamSearch
+from nmt.decoding.greedy import GreedySearch
+from nmt.decoding.sampling import Sampling
+from nmt.special_tokens import BOS, EOS, PAD, UNK
+
+PENALTIES = [-1.0, 0.0, 0.6, 1.0, 2.0]
+
+
+def brute_force(model, key, *, penalty, max_length, min_length=0):
+    """All (score, tokens), best first."""
+    answers = []
+    for length in range(min_length, max_length + 1):
+        for tokens in itertools.product([A, B, C], repeat=length):
+            log_prob = model.log_prob(key, (*tokens, EOS))
+            answers.append((log_prob / (length + 1) ** penalty, tokens))
+    return sorted(answers, reverse=True)
+
+
+def without_early_stop(model, key, *, beam_size, penalty, max_length):
+    """The definition of the search, hypothesis by hypothesis, always to the limit."""
+    live, finished = [()], []
+    for length in range(1, max_length + 2):
+        extended = [(*prefix, token) for prefix in live for token in (EOS, A, B, C)]
+        extended.sort(key=lambda tokens: model.log_prob(key, tokens), reverse=True)
+        kept = extended[:beam_size]
+        finished += [
+            (model.log_prob(key, tokens) / length**penalty, tokens[:-1])
+            for tokens in kept
+            if tokens[-1] == EOS
+        ]
+        live = [tokens for tokens in kept if tokens[-1] != EOS]
+    return sorted(finished, reverse=True)
+
+
+def same(hypotheses, expected):
+    assert [h.tokens for h in hypotheses] == [tokens for _, tokens in expected]
+    assert [h.score for h in hypotheses] == pytest.approx([score for score, _ in expected])
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_a_beam_that_holds_everything_finds_the_best_of_all_sequences(penalty):
+    """(case 83)."""
+    model, keys = ToyModel(), [11, 13, 17]
+    search = BeamSearch(beam_size=1000, num_hypotheses=7, length_penalty=penalty, max_length=5)
+    for key, hypotheses in zip(keys, search(model, sources(*keys), None), strict=True):
+        same(hypotheses, brute_force(model, key, penalty=penalty, max_length=5)[:7])
+        assert all(hypothesis.finished for hypothesis in hypotheses)
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("beam_size", [2, 3, 5])
+def test_stopping_early_changes_nothing(penalty, beam_size):
+    """(case 83)."""
+    model, keys = ToyModel(), range(20, 31)
+    search = BeamSearch(beam_size=beam_size, num_hypotheses=2, length_penalty=penalty, max_length=7)
+    for key, hypotheses in zip(keys, search(model, sources(*keys), None), strict=True):
+        expected = without_early_stop(
+            model, key, beam_size=beam_size, penalty=penalty, max_length=7
+        )
+        same([h for h in hypotheses if h.finished], expected[:2])
+
+
+def test_it_does_stop_early():
+    certain = {(11, ()): {A: 1.0}, (11, (A,)): {EOS: 0.9, B: 0.1}}
+    model = ToyModel(certain)
+    BeamSearch(beam_size=2, length_penalty=0.0, max_length=200)(model, sources(11), None)
+    assert model.rows_read == 1 + 2
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_length_counts_eos_and_decides_between_equally_probable_answers(penalty):
+    """(case 87): A and B B are both as probable as can be, 1/2."""
+    table = {
+        (11, ()): {A: 0.5, B: 0.5},
+        (11, (A,)): {EOS: 1.0},
+        (11, (B,)): {B: 1.0},
+        (11, (B, B)): {EOS: 1.0},
+    }
+    search = BeamSearch(beam_size=3, num_hypotheses=2, length_penalty=penalty, max_length=4)
+    (hypotheses,) = search(ToyModel(table), sources(11), None)
+    scores = {h.tokens: h.score for h in hypotheses}
+    assert scores[(A,)] == pytest.approx(math.log(0.5) / 2**penalty)
+    assert scores[(B, B)] == pytest.approx(math.log(0.5) / 3**penalty)
+    if penalty:
+        assert hypotheses[0].tokens == ((B, B) if penalty > 0 else (A,))
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("limits", [{"max_length": 3}, {"max_length": 9, "min_length": 4}])
+def test_a_beam_of_one_is_greedy_search(penalty, limits):
+    """(case 88)."""
+    model, batch = ToyModel(), sources(*range(100, 300))
+    greedy = GreedySearch(**limits)(model, batch, None)
+    beam = BeamSearch(beam_size=1, length_penalty=penalty, **limits)(model, batch, None)
+    assert [[h.tokens for h in hs] for hs in beam] == [[h.tokens for h in hs] for hs in greedy]
+    assert [hs[0].log_prob for hs in beam] == [hs[0].log_prob for hs in greedy]
+    assert [hs[0].finished for hs in beam] == [hs[0].finished for hs in greedy]
+    assert len({hs[0].finished for hs in beam}) == 2
+    if penalty == 1.0:
+        assert beam == greedy
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("batch_size", [1, 7, 40])
+def test_neighbours_do_not_matter(beam_size, batch_size):
+    """(case 82)."""
+    model, keys = ToyModel(), list(range(40, 80))
+    order = [(17 * i) % 40 for i in range(40)]
+    search = BeamSearch(beam_size=beam_size, num_hypotheses=beam_size, max_length=6)
+    alone = [search(model, sources(key), None)[0] for key in keys]
+    found = {}
+    for start in range(0, 40, batch_size):
+        chosen = [keys[i] for i in order[start : start + batch_size]]
+        found |= dict(zip(chosen, search(model, sources(*chosen), None), strict=True))
+    assert [found[key] for key in keys] == alone
+
+
+def test_nothing_follows_eos_and_no_special_id_is_emitted():
+    """(case 84)."""
+    search = BeamSearch(beam_size=5, num_hypotheses=5, max_length=6)
+    for hypotheses in search(ToyModel(), sources(*range(11, 31)), None, forbidden_ids=[C]):
+        assert len(hypotheses) == 5
+        for hypothesis in hypotheses:
+            assert set(hypothesis.tokens) <= {A, B}
+
+
+def test_log_prob_is_what_teacher_forcing_gives():
+    model, keys = ToyModel(), [11, 13, 17]
+    search = BeamSearch(beam_size=5, num_hypotheses=5, length_penalty=0.7, max_length=4)
+    for key, hypotheses in zip(keys, search(model, sources(*keys), None), strict=True):
+        for h in hypotheses:
+            tokens = (*h.tokens, EOS) if h.finished else h.tokens
+            assert h.log_prob == pytest.approx(model.log_prob(key, tokens))
+            assert h.score == pytest.approx(h.log_prob / len(tokens) ** 0.7)
+
+
+def test_hypotheses_are_different_and_best_first():
+    search = BeamSearch(beam_size=7, num_hypotheses=7, max_length=3, length_penalty=0.0)
+    for hypotheses in search(ToyModel(), sources(*range(11, 31)), None):
+        assert len({h.tokens for h in hypotheses}) == 7
+        for finished in (True, False):
+            scores = [h.score for h in hypotheses if h.finished == finished]
+            assert scores == sorted(scores, reverse=True)
+
+
+def test_a_hypothesis_cut_at_the_limit_is_returned_only_where_none_finished():
+    table = {
+        (11, ()): {A: 1.0},
+        (11, (A,)): {A: 0.9, EOS: 0.1},
+        (11, (A, A)): {A: 1.0},
+    }
+    hypotheses = BeamSearch(beam_size=2, num_hypotheses=2, max_length=2)(
+        ToyModel(table), sources(11), None
+    )[0]
+    assert [(h.tokens, h.finished) for h in hypotheses] == [((A,), True), ((A, A), False)]
+    assert hypotheses[1].log_prob == pytest.approx(math.log(0.9))
+
+
+def test_a_hypothesis_as_long_as_the_limit_may_still_end():
+    """(case 93): the limit does not count EOS."""
+    table = {(11, ()): {A: 1.0}, (11, (A,)): {B: 1.0}, (11, (A, B)): {EOS: 1.0}}
+    for search in (BeamSearch(max_length=2), GreedySearch(max_length=2)):
+        (hypothesis,) = search(ToyModel(table), sources(11), None)[0]
+        assert hypothesis.tokens == (A, B)
+        assert hypothesis.finished
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_minimum_length_holds_and_is_exact(penalty):
+    """(case 89)."""
+    model = ToyModel()
+    search = BeamSearch(beam_size=1000, length_penalty=penalty, max_length=5, min_length=3)
+    (hypotheses,) = search(model, sources(11), None)
+    best = brute_force(model, 11, penalty=penalty, max_length=5, min_length=3)
+    same(hypotheses, best[:1])
+
+
+def test_an_empty_translation_can_win_without_a_minimum_length():
+    """(case 89): documented, `min_length: 1` is the remedy."""
+    table = {(11, ()): {EOS: 0.6, A: 0.4}, (11, (A,)): {EOS: 1.0}}
+    model, batch = ToyModel(table), sources(11)
+    (empty,) = BeamSearch(length_penalty=0.0)(model, batch, None)[0]
+    (word,) = BeamSearch(length_penalty=0.0, min_length=1)(model, batch, None)[0]
+    assert (empty.tokens, word.tokens) == ((), (A,))
+
+
+def test_no_sentences_give_no_answers():
+    assert BeamSearch()(ToyModel(), sources().reshape(0, 2).long(), None) == []
+
+
+def test_half_precision_logits_are_normalised_in_single_precision():
+    class Half(ToyModel):
+        def step(self, tokens, state):
+            logits, state = super().step(tokens, state)
+            return logits.bfloat16() + 100, state
+
+    (hypothesis,) = BeamSearch(max_length=5)(Half(), sources(11), None)[0]
+    assert hypothesis.log_prob < -1e-3
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"beam_size": 0},
+        {"beam_size": -1},
+        {"beam_size": 2.5},
+        {"num_hypotheses": 6},
+        {"num_hypotheses": 0},
+        {"length_penalty": math.inf},
+        {"length_penalty": -1000.0},
+        {"max_length": 10**20},
+        {"length_penalty": "long"},
+    ],
+)
+def test_impossible_options_are_refused_by_name(option):
+    (name,) = option
+    with pytest.raises(ValueError, match=rf"^{name} is .*\.$"):
+        BeamSearch(**option)
+
+
+@pytest.mark.parametrize("name", ["beam", "greedy", "sampling"])
+def test_the_config_says_what_the_signature_says(name):
+    path = Path(__file__).parents[2] / "conf" / "decoding" / f"{name}.yaml"
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    search = {"beam": BeamSearch, "greedy": GreedySearch, "sampling": Sampling}[name]
+    assert config.pop("_target_") == f"{search.__module__}.{search.__name__}"
+    parameters = inspect.signature(search).parameters
+    assert config == {key: parameter.default for key, parameter in parameters.items()}
+
+
+def test_special_ids_are_forbidden_without_being_asked():
+    class Tempting(ToyModel):
+        def log_probs(self, key, prefix):
+            logits = super().log_probs(key, prefix).clone()
+            logits[[PAD, UNK, BOS]] = 9.0
+            return logits.log_softmax(-1)
+
+    for search in (BeamSearch(max_length=5), GreedySearch(max_length=5)):
+        for (hypothesis,) in search(Tempting(), sources(11, 13, 17), None):
+            assert set(hypothesis.tokens) <= {A, B, C}
+
+
+def test_a_model_that_gives_no_numbers_gives_answers_that_say_so():
+    class Diverged(ToyModel):
+        def log_probs(self, key, prefix):
+            return torch.full((7,), math.nan)
+
+    for search in (BeamSearch(max_length=3), GreedySearch(max_length=3)):
+        (hypotheses,) = search(Diverged(), sources(11), None)
+        assert len(hypotheses) == 1
+        assert math.isnan(hypotheses[0].score)

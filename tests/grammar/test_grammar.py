@@ -1,0 +1,247 @@
+"""The embedded corpus: lengths, splits, determinism, links, information, lexicon."""
+
+import random
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nmt
+from nmt.grammar import Grammar, GrammarPair, generate_splits, swapped
+from nmt.grammar.lexicon import lexicon_path, load_lexicon
+from nmt.grammar.splits import LONG_TEST_BUCKETS, TEST_BUCKETS
+from nmt.grammar.tokens import COMMA, Draw, Table, finished, links, text
+
+SMALL = {"train_size": 307, "valid_size": 31, "test_per_bucket": 5}
+
+
+def words(sentence: str) -> int:
+    return len(sentence.split())
+
+
+def sentences(pairs: list[GrammarPair]) -> set[str]:
+    return {part for pair in pairs for part in re.split(r"(?<=[.?]) ", pair.source)}
+
+
+@pytest.fixture(scope="module")
+def splits() -> dict[str, list[GrammarPair]]:
+    return generate_splits(seed=3, **SMALL)
+
+
+@pytest.fixture(scope="module")
+def samples() -> list[GrammarPair]:
+    generator = random.Random(5)
+    grammar = Grammar()
+    return [grammar.pair(generator.randint(3, 40), generator) for _ in range(1000)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    length=st.integers(3, 80),
+    seed=st.integers(0, 2**32),
+    lexicon=st.sampled_from(["core", "full"]),
+)
+def test_length_is_met_within_two_words_and_links_are_in_range(length, seed, lexicon):
+    pair = Grammar(lexicon=lexicon).pair(length, random.Random(seed))
+    assert abs(words(pair.source) - length) <= 2
+    assert words(pair.source) >= 3
+    assert 1 <= pair.num_sentences <= 3
+    assert not set(pair.sure) & set(pair.possible)
+    for source, target in pair.sure + pair.possible:
+        assert 0 <= source < words(pair.source)
+        assert 0 <= target < words(pair.target)
+
+
+@pytest.mark.parametrize("length", [0, 2, 81])
+def test_impossible_length_is_refused(length):
+    with pytest.raises(ValueError, match=f"3 to 80 words, not {length}"):
+        Grammar().pair(length, random.Random(1))
+
+
+def test_same_generator_state_gives_same_pair():
+    pairs = [Grammar().pair(17, random.Random(23)) for _ in range(2)]
+    assert pairs[0] == pairs[1]
+    assert pairs[0] != Grammar().pair(17, random.Random(29))
+
+
+def test_every_word_is_linked(samples):
+    for pair in samples:
+        linked = pair.sure + pair.possible
+        assert {source for source, _ in linked} == set(range(words(pair.source)))
+        assert {target for _, target in linked} == set(range(words(pair.target)))
+
+
+def test_links_are_sure_and_possible_by_key():
+    english = [("does", -1), ("not", 2), ("call", 1), ("him", 3)]
+    german = [("ruft", 1), ("ihn", 3), ("nicht", 2), ("an", 1), ("ja", 0)]
+    sure, possible = links(english, german)
+    assert sure == ((1, 2), (2, 0), (2, 3), (3, 1))
+    assert possible == ((0, 0), (0, 3))
+
+
+def test_swapping_turns_the_links_round():
+    pair = GrammarPair("a b", "x y z", ((0, 2), (1, 0)), ((1, 1),), 1.5, 1)
+    assert swapped(pair) == GrammarPair("x y z", "a b", ((0, 1), (2, 0)), ((1, 1),), 1.5, 1)
+    assert swapped(swapped(pair)) == pair
+
+
+def test_commas_attach_once_and_never_before_the_full_stop():
+    tokens = [("the", 1), COMMA, COMMA, ("end", 2), COMMA]
+    assert text(finished(tokens, ".")) == "The, end."
+
+
+def test_text_is_cased_and_punctuated(samples):
+    for pair in samples:
+        for side in (pair.source, pair.target):
+            assert side == " ".join(side.split())
+            assert not re.search(r"[,.?]{2}|\s[,.?]|,[.?]", side)
+            parts = re.split(r"(?<=[.?]) ", side)
+            assert len(parts) == pair.num_sentences
+            for part in parts:
+                assert part[0].isupper()
+                assert part[-1] in ".?"
+
+
+def test_choices_count_their_information():
+    draw = Draw(random.Random(7))
+    table = Table(["a", "b", "c"], [1.0, 1.0, 2.0])
+    for _ in range(20):
+        draw.restart()
+        item = draw.pick(table)
+        assert draw.bits == pytest.approx(1.0 if item == "c" else 2.0)
+    draw.restart()
+    draw.integer(3, 10)
+    assert draw.bits == pytest.approx(3.0)
+
+
+def test_flip_counts_its_information():
+    draw = Draw(random.Random(7))
+    seen = set()
+    for _ in range(40):
+        draw.restart()
+        happened = draw.flip(0.25)
+        seen.add(happened)
+        assert draw.bits == pytest.approx(2.0 if happened else 0.4150375)
+    assert seen == {True, False}
+
+
+def test_frequent_words_come_first_in_the_lexicon(samples):
+    running = " ".join(pair.source for pair in samples)
+    assert running.count(" dog") > 2 * running.count(" bear") > 0
+
+
+def test_information_grows_with_length():
+    generator = random.Random(11)
+    grammar = Grammar()
+    mean = [
+        sum(grammar.pair(length, generator).bits for _ in range(60)) / 60 for length in (5, 20, 60)
+    ]
+    assert mean[0] > 10
+    assert 2 * mean[0] < mean[1] < mean[2] / 2
+
+
+def test_splits_have_the_sizes_and_lengths_asked_for(splits):
+    assert {name: len(pairs) for name, pairs in splits.items()} == {
+        "train": 307,
+        "valid": 31,
+        "test": 25,
+        "test_long": 15,
+    }
+    for name in ("train", "valid"):
+        assert all(3 <= words(pair.source) <= 50 for pair in splits[name])
+    for name, buckets in (("test", TEST_BUCKETS), ("test_long", LONG_TEST_BUCKETS)):
+        for number, (low, high) in enumerate(buckets):
+            bucket = splits[name][5 * number : 5 * number + 5]
+            assert all(low <= words(pair.source) <= high for pair in bucket)
+
+
+def test_short_heavy_makes_half_of_the_training_pairs_short(splits):
+    short = sum(words(pair.source) <= 10 for pair in splits["train"])
+    assert short == 154  # of 307
+
+
+def test_uniform_makes_a_sixth_of_the_training_pairs_short():
+    pairs = generate_splits(
+        seed=3, train_size=600, valid_size=0, test_per_bucket=0, length_distribution="uniform"
+    )["train"]
+    assert 60 <= sum(words(pair.source) <= 10 for pair in pairs) <= 140  # expected 600 * 8 / 48
+
+
+def test_no_sentence_is_in_two_splits_and_no_pair_twice(splits):
+    names = list(splits)
+    for index, name in enumerate(names):
+        sources = [pair.source for pair in splits[name]]
+        assert len(set(sources)) == len(sources)
+        for other in names[index + 1 :]:
+            assert not sentences(splits[name]) & sentences(splits[other])
+
+
+def test_splits_depend_on_the_seed_alone(splits):
+    assert generate_splits(seed=3, **SMALL) == splits
+    assert generate_splits(seed=4, **SMALL)["train"] != splits["train"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"length_distribution": "normal"}, "length_distribution is 'normal'"),
+        ({"train_size": -1}, "train_size is -1"),
+        ({"lexicon": "huge"}, "no lexicon 'huge': choose one of core, full"),
+    ],
+)
+def test_impossible_options_are_refused_by_name(options, message):
+    with pytest.raises(ValueError, match=message):
+        generate_splits(**options)
+
+
+def test_lexicon_is_found_in_the_package_before_the_repository(tmp_path, monkeypatch):
+    package = tmp_path / "nmt"
+    for folder in (package / "_data" / "grammar", tmp_path / "data" / "grammar"):
+        folder.mkdir(parents=True)
+        (folder / "core.yaml").write_text("{}", encoding="utf-8")
+    monkeypatch.setattr(nmt, "__file__", str(package / "__init__.py"))
+    assert lexicon_path("core") == package / "_data" / "grammar" / "core.yaml"
+    (package / "_data" / "grammar" / "core.yaml").unlink()
+    assert lexicon_path("core") == tmp_path / "data" / "grammar" / "core.yaml"
+
+
+def lemmas(name: str) -> list[tuple[str, str, str]]:
+    lexicon = load_lexicon(name)
+    nouns = [noun for listed in lexicon.nouns.values() for noun in listed]
+    adverbs = [adverb for listed in lexicon.adverbs.values() for adverb in listed]
+    verbs = [verb for listed in lexicon.verbs.by_frame.values() for verb in listed]
+    return [
+        *(("noun", noun.english[0], noun.singular[0]) for noun in nouns),
+        *(("adjective", word.english, word.german) for word in lexicon.adjectives),
+        *(("adverb", " ".join(word.english), " ".join(word.german)) for word in adverbs),
+        *{("verb", " ".join((word.base, *word.particles)), word.infinitive) for word in verbs},
+    ]
+
+
+@pytest.mark.parametrize(("name", "least", "most"), [("core", 190, 230), ("full", 400, 600)])
+def test_lexicon_translates_each_lemma_in_one_way(name, least, most):
+    entries = lemmas(name)
+    assert least <= len(entries) <= most
+    for side in (1, 2):
+        seen = [entry[side] for entry in entries]
+        assert sorted({word for word in seen if seen.count(word) > 1}) == []
+
+
+def test_no_verb_looks_the_same_in_present_and_past():
+    same = {
+        "beat",
+        "bet",
+        "cast",
+        "cost",
+        "cut",
+        "hit",
+        "hurt",
+        "let",
+        "put",
+        "read",
+        "set",
+        "shut",
+    }
+    for name in ("core", "full"):
+        assert not same & {english for kind, english, _ in lemmas(name) if kind == "verb"}

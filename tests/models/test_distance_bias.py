@@ -1,0 +1,86 @@
+"""ALiBi and the bucketed relative bias."""
+
+import pytest
+import reference
+import torch
+from models_for_tests import VOCAB_SIZE, tiny_model
+
+from nmt.models.attention import add_mask, causal_mask, dot_product_attention, dot_product_weights
+from nmt.models.variants import DistanceBias, alibi_slopes, distance_bucket, spread
+
+CPU = torch.device("cpu")
+
+
+def test_slopes_are_the_geometric_sequence_of_the_paper():
+    assert alibi_slopes(8).tolist() == [
+        1 / 2,
+        1 / 4,
+        1 / 8,
+        1 / 16,
+        1 / 32,
+        1 / 64,
+        1 / 128,
+        1 / 256,
+    ]
+    assert alibi_slopes(4).tolist() == [1 / 4, 1 / 16, 1 / 64, 1 / 256]
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_buckets_equal_those_of_numpy(bidirectional):
+    distance = torch.arange(-300, 300)
+    expected = [
+        reference.relative_bucket(d, bidirectional=bidirectional) for d in distance.tolist()
+    ]
+    assert distance_bucket(distance, bidirectional=bidirectional).tolist() == expected
+    assert set(expected) == set(range(32)) - ({16} if bidirectional else set())
+
+
+def test_alibi_by_hand():
+    encoder = DistanceBias("alibi", num_heads=2, bidirectional=True)
+    bias = spread(encoder(-2, 3, CPU), 3, 3)  # slopes 1/16 and 1/256, swapped ahead
+    assert (-bias[0] * 256).tolist() == [[0, 1, 2], [16, 0, 1], [32, 16, 0]]
+    assert (-bias[1] * 256).tolist() == [[0, 16, 32], [1, 0, 16], [2, 1, 0]]
+    decoder = DistanceBias("alibi", num_heads=2, bidirectional=False)
+    bias = add_mask(spread(decoder(-3, 1, CPU), 2, 4), causal_mask(2, 2, CPU))
+    assert (-bias[0] * 16)[0, :3].tolist() == [2, 1, 0]
+    assert (-bias[0] * 16)[1].tolist() == [3, 2, 1, 0]
+    assert bias[0, 0, 3] == torch.finfo(torch.float32).min
+
+
+def test_a_trained_bias_is_looked_up_by_bucket():
+    bias = DistanceBias("relative", num_heads=3, bidirectional=True)
+    pairs = spread(bias(-199, 200, CPU), 200, 200)
+    for i, j in [(0, 0), (7, 3), (3, 7), (0, 199), (199, 0)]:
+        bucket = reference.relative_bucket(j - i, bidirectional=True)
+        assert torch.equal(pairs[:, i, j], bias.table[:, bucket])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_bias_is_added_before_the_softmax(dtype):
+    query, keys, values = torch.randn(3, 2, 4, 5, 6).to(dtype).unbind()
+    mask = add_mask(torch.randn(4, 5, 5), causal_mask(5, 0, CPU))
+    scores = query.float() @ keys.float().mT / 6**0.5 + mask
+    output = dot_product_attention(query, keys, values, mask=mask).float()
+    near = {"atol": 1e-5, "rtol": 1e-5} if dtype == torch.float32 else {"atol": 0.05, "rtol": 0.05}
+    torch.testing.assert_close(output, scores.softmax(-1) @ values.float(), **near)
+    weights = dot_product_weights(query, keys, mask)
+    assert not weights.triu(1).any()
+
+
+@pytest.mark.parametrize("positions", ["rope", "sinusoidal", "learned", "alibi", "relative"])
+def test_the_encoder_knows_the_order_of_its_tokens(positions):
+    assert not torch.allclose(*permuted(positions), atol=1e-3)
+
+
+def test_without_positions_an_encoder_reads_a_bag_of_tokens():
+    torch.testing.assert_close(*permuted("none"), atol=1e-5, rtol=1e-5)
+
+
+def permuted(positions):
+    """The encoder's keys of a sentence, and those of its permutation put back in order."""
+    model = tiny_model("transformer", positions=positions)
+    source, order = torch.randint(4, VOCAB_SIZE, (1, 11)), torch.randperm(11)
+    with torch.no_grad():
+        keys, _ = model.start(source, None).memory[0]
+        moved, _ = model.start(source[:, order], None).memory[0]
+    return keys[:, :, order], moved

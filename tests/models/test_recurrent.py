@@ -1,0 +1,114 @@
+"""What is particular to the recurrent encoder-decoder."""
+
+import pytest
+import torch
+from models_for_tests import VOCAB_SIZE, tiny_model
+from torch import nn
+
+from nmt.models.recurrent import BidirectionalEncoder, gru_cell, reverse_sentences
+
+LENGTHS = [11, 5, 2]
+MASK = torch.arange(11) < torch.tensor(LENGTHS)[:, None]
+
+
+def test_cell_equals_the_gru_of_torch():
+    cell = nn.GRUCell(5, 7)
+    x, hidden = torch.randn(3, 5), torch.randn(3, 7)
+    input_gates = x @ cell.weight_ih.T + cell.bias_ih
+    hidden_gates = hidden @ cell.weight_hh.T + cell.bias_hh
+    torch.testing.assert_close(gru_cell(input_gates, hidden_gates, hidden), cell(x, hidden))
+
+
+def test_sentences_are_reversed_in_front_of_their_fillers():
+    x = torch.tensor([[[5], [6], [7], [0], [0]], [[5], [6], [7], [8], [9]]])
+    mask = torch.arange(5) < torch.tensor([[3], [5]])
+    assert reverse_sentences(x, mask)[..., 0].tolist() == [[7, 6, 5, 0, 0], [9, 8, 7, 6, 5]]
+    assert reverse_sentences(x, None)[..., 0].tolist() == [[0, 0, 7, 6, 5], [9, 8, 7, 6, 5]]
+
+
+def test_encoder_equals_the_bidirectional_gru_of_torch():
+    encoder = BidirectionalEncoder(5, hidden=7, layers=2, dropout=0.0)
+    gru = nn.GRU(5, 7, num_layers=2, batch_first=True, bidirectional=True)
+    for layer in range(2):
+        for suffix, cell in [("", encoder.ahead[layer]), ("_reverse", encoder.back[layer])]:
+            for name, parameter in cell.named_parameters():
+                getattr(gru, name.replace("l0", f"l{layer}") + suffix).data.copy_(parameter)
+    x = torch.randn(3, 11, 5)
+    memory, final = encoder(x, None)
+    expected, last = gru(x)
+    torch.testing.assert_close(memory, expected)
+    torch.testing.assert_close(final, torch.cat([last[-2], last[-1]], -1))
+
+
+def test_final_states_are_those_after_the_last_and_the_first_real_token():
+    """Also with padding and two layers (case 44)."""
+    encoder = BidirectionalEncoder(5, hidden=7, layers=2, dropout=0.0)
+    memory, final = encoder(torch.randn(3, 11, 5), MASK)
+    for row, length in enumerate(LENGTHS):
+        torch.testing.assert_close(final[row, :7], memory[row, length - 1, :7])
+        torch.testing.assert_close(final[row, 7:], memory[row, 0, 7:])
+
+
+def test_memory_is_zero_at_fillers():
+    encoder = BidirectionalEncoder(5, hidden=7, layers=1, dropout=0.0)
+    embedded = torch.randn(3, 11, 5).masked_fill(~MASK[..., None], torch.nan)
+    memory, final = encoder(embedded, MASK)
+    assert not memory[~MASK].any()
+    assert final.isfinite().all()
+
+
+def test_attended_decoder_is_the_gru_over_word_and_context():
+    """The loop with its shares taken out equals one fused call on the contexts it found."""
+    model = tiny_model("bahdanau")
+    source = torch.randint(4, VOCAB_SIZE, (3, 11))
+    target_in = torch.randint(4, VOCAB_SIZE, (3, 7))
+    state = model.start(source, MASK)
+    weights = model.attention(source, MASK, target_in).cross[:, 0, 0]
+    contexts = weights @ state.memory
+    embedded = model.embedding(target_in)
+    states, _ = model.decoder(torch.cat([embedded, contexts], -1), state.hidden[None])
+    _, end = model.step(target_in, state)
+    torch.testing.assert_close(states[:, -1], end.hidden)
+    # the weight of step t is computed from the state before it
+    query = model.alignment.query(states[:, 3])
+    scores = torch.tanh(query[:, None] + state.keys) @ model.alignment.v
+    expected = scores.masked_fill(~MASK, -torch.inf).softmax(-1)
+    torch.testing.assert_close(weights[:, 4], expected)
+
+
+def test_constant_context_is_the_final_state():
+    model = tiny_model("rnn")
+    source = torch.randint(4, VOCAB_SIZE, (3, 11))
+    state = model.start(source, MASK)
+    _, final = model.encoder(model.embedding(source), MASK)
+    torch.testing.assert_close(state.memory[:, 0], final)
+    torch.testing.assert_close(state.hidden, torch.tanh(model.initial(final)))
+
+
+def test_the_pair_differs_in_the_alignment_model_alone():
+    rnn, bahdanau = tiny_model("rnn"), tiny_model("bahdanau")
+    shapes = {name: p.shape for name, p in rnn.named_parameters()}
+    more = {name: p.shape for name, p in bahdanau.named_parameters()}
+    assert more.keys() - shapes.keys() == {
+        "alignment.query.weight",
+        "alignment.key.weight",
+        "alignment.v",
+    }
+    assert all(more[name] == shape for name, shape in shapes.items())
+
+
+def test_one_slot_attends_to_the_mean_of_the_memory():
+    model = tiny_model("bahdanau", memory_slots=1)
+    source = torch.randint(4, VOCAB_SIZE, (3, 11))
+    memory, _ = model.encoder(model.embedding(source), MASK)
+    state = model.start(source, MASK)
+    for row, length in enumerate(LENGTHS):
+        torch.testing.assert_close(state.memory[row, 0], memory[row, :length].mean(0))
+    weights = model.attention(source, MASK, torch.tensor([[2, 5]] * 3)).cross
+    assert torch.equal(weights, torch.ones(3, 1, 1, 2, 1))
+
+
+@pytest.mark.parametrize("option", ["attention_dim", "memory_slots"])
+def test_options_of_attention_are_refused_without_it(option):
+    with pytest.raises(ValueError, match=f"{option} is 5; it must be null when attention is none"):
+        tiny_model("rnn", **{option: 5})

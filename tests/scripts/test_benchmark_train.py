@@ -1,0 +1,95 @@
+"""The training benchmark: what it counts adds up, and it says what it was asked to say."""
+
+import argparse
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+from number_words import corpus_options, model_options
+
+from nmt.data.batch import collate
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPTS)
+    return lambda name: importlib.import_module(f"benchmarks.{name}")
+
+
+def batches(*lengths):
+    return [collate([{"index": 0, "source_ids": [5] * n, "target_ids": [5]}]) for n in lengths]
+
+
+def test_each_second_belongs_to_the_innermost_stage(benchmarks):
+    module = benchmarks("stopwatch")
+    now = [0.0]
+
+    def spend(seconds):
+        now[0] += seconds
+
+    watch = module.Stopwatch(lambda: now[0])
+    iterator = watch.batches_of(batches(1, 2))
+    next(iterator)
+    with watch.profile("[Strategy]SingleDeviceStrategy.batch_to_device"):
+        spend(1)
+    with watch.profile("[LightningModule]TranslationModule.optimizer_step"):
+        spend(2)
+        with watch.profile("[Strategy]SingleDeviceStrategy.training_step"):
+            spend(4)
+        with watch.profile("[Strategy]SingleDeviceStrategy.backward"):
+            spend(8)
+            with watch.profile("[Callback]Any.on_after_backward"):
+                spend(16)
+        spend(32)
+    spend(64)
+    next(iterator)  # an update counts when the next one begins
+    assert watch.laps == [{"data": 1, "forward": 4, "backward": 24, "step": 34, "rest": 64}]
+    assert len(watch.batches) == 2
+
+
+def test_padding_is_the_share_of_fillers_on_both_sides(benchmarks):
+    examples = [
+        {"index": 0, "source_ids": [5, 5, 5], "target_ids": [5]},
+        {"index": 1, "source_ids": [5], "target_ids": [5]},
+    ]
+    # Source 2 rows of 4 with 4 + 2 tokens, target 2 rows of 2 without fillers.
+    assert benchmarks("training_rounds").padding_of([collate(examples)]) == 1 - 10 / 12
+
+
+def test_training_is_measured_beside_the_options_asked_for(benchmarks, tmp_path, capsys):
+    train = benchmarks("train")
+    parser = argparse.ArgumentParser()
+    train.add_arguments(parser)
+    arguments = parser.parse_args(
+        [
+            *("--models", "rnn", "--updates", "2", "--rounds", "1"),
+            *("--against", "+optimizer.fused=true"),
+            *corpus_options(tmp_path / "text"),
+            *model_options("rnn")[1:],
+            "data.num_workers=1",
+        ]
+    )
+    arguments.threads = 1
+    plain, fused = train.run(arguments)
+    json.dumps([plain, fused])
+    assert (plain["against"], plain["ratio"]) == ("", 1)
+    assert (fused["against"], fused["parameters"]) == ("+optimizer.fused=true", plain["parameters"])
+    assert sum(plain["time"].values()) == pytest.approx(1)
+    assert min(plain["time"].values()) > 0
+    assert plain["share_of_matmul"] == pytest.approx(
+        plain["target_tokens_per_second"]
+        * plain["flops_per_target_token"]
+        / plain["matmul_flops_per_second"]
+    )
+    assert plain["data_under_3_percent"] in ("pass", "fail")
+    assert 100 < plain["peak_mib"] < 4000
+    assert "+optimizer.fused=true" in capsys.readouterr().out
+
+
+def test_a_corpus_of_too_few_batches_is_refused(benchmarks, tmp_path):
+    options = ["trainer=cpu", *corpus_options(tmp_path / "text")]
+    with pytest.raises(ValueError, match=r"has \d+ batches but a round takes 1003"):
+        benchmarks("training_rounds").prepare(options, updates=1000)

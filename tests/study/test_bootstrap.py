@@ -1,0 +1,121 @@
+"""Resamples are what they are called, and their scores are those of sacreBLEU."""
+
+import numpy as np
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from nmt.study.comparison.bootstrap import Resamples, draw_resamples, interval, resampled_scores
+from nmt.study.comparison.sufficient_statistics import (
+    bleu_of,
+    bleu_statistics,
+    brevity_penalty_of,
+    chrf_of,
+    chrf_statistics,
+    length_ratio_of,
+)
+
+REFERENCES = [
+    "Ein kleines Mädchen läuft über die Wiese.",
+    "Der Hund schläft.",
+    "Ja.",
+    "",
+    "Die Frau , die das Buch liest , lacht laut .",
+]
+HYPOTHESES = [
+    "Ein Mädchen läuft über die Wiese.",
+    "",
+    "Nein.",
+    "Etwas",
+    "Die Frau, die das Buch liest, lacht lacht laut.",
+]
+
+
+@pytest.mark.parametrize("weights", [(1, 1, 1, 1, 1), (0, 1, 2, 0, 0), (1, 0, 0, 2, 3)])
+@pytest.mark.parametrize("language", ["de", "zh"])
+def test_scores_of_weighted_sums_are_those_of_sacrebleu_on_repeated_sentences(weights, language):
+    hypotheses = [text for text, w in zip(HYPOTHESES, weights, strict=True) for _ in range(w)]
+    references = [text for text, w in zip(REFERENCES, weights, strict=True) for _ in range(w)]
+    tokenizer = {"de": "13a", "zh": "zh"}[language]
+    metric = BLEU(tokenize=tokenizer, effective_order=True, force=True)
+    bleu = metric.corpus_score(hypotheses, [references])
+    sums = np.array(weights) @ bleu_statistics(HYPOTHESES, REFERENCES, target_lang=language)
+    assert bleu_of(sums) == pytest.approx(bleu.score)
+    assert brevity_penalty_of(sums) == pytest.approx(bleu.bp)
+    assert length_ratio_of(sums) == pytest.approx(bleu.sys_len / bleu.ref_len)
+    chrf = np.array(weights) @ chrf_statistics(HYPOTHESES, REFERENCES)
+    assert chrf_of(chrf) == pytest.approx(CHRF().corpus_score(hypotheses, [references]).score)
+
+
+@pytest.mark.parametrize("index", range(len(REFERENCES)))
+def test_scores_of_one_sentence_alone_are_those_of_sacrebleu(index):
+    pair = [HYPOTHESES[index]], [REFERENCES[index]]
+    metric = BLEU(effective_order=True)
+    sums = bleu_statistics(*pair, target_lang="de")[0]
+    assert bleu_of(sums) == pytest.approx(metric.corpus_score(pair[0], [pair[1]]).score)
+    chrf = CHRF().corpus_score(pair[0], [pair[1]]).score
+    assert chrf_of(chrf_statistics(*pair))[0] == pytest.approx(chrf)
+
+
+def test_sentences_are_drawn_within_their_bucket():
+    weights = draw_resamples([0, 0, 0, 2, 2], num_seeds=1, num_resamples=50).weights
+    assert (weights[:, :3].sum(1) == 3).all()
+    assert (weights[:, 3:].sum(1) == 2).all()
+    assert len(np.unique(weights, axis=0)) > 10
+
+
+def test_documents_are_drawn_whole_before_their_sentences():
+    documents = ["b", "a", "b", "b"]
+    weights = draw_resamples(
+        [0, 0, 1, 1], num_seeds=1, documents=documents, num_resamples=200
+    ).weights
+    in_a, in_b = weights[:, 1], weights[:, [0, 2, 3]].sum(1)
+    # Two documents are drawn: a and a, a and b, or b and b.
+    assert set(zip(in_a, in_b, strict=True)) == {(2, 0), (1, 3), (0, 6)}
+    assert weights[:, 0].max() > 2
+
+
+def test_the_same_seed_draws_the_same_and_another_does_not():
+    first, second = (draw_resamples([0] * 9, num_seeds=2, num_resamples=5) for _ in range(2))
+    other = draw_resamples([0] * 9, num_seeds=2, num_resamples=5, seed=7)
+    assert (first.weights == second.weights).all()
+    assert (first.seed_draws == second.seed_draws).all()
+    assert (first.weights != other.weights).any()
+
+
+def test_a_resample_scores_the_sentences_and_seeds_it_drew():
+    """The score is the sum itself; seeds give 1, 10 and 100 for each sentence."""
+    statistics = np.array([[[1.0]] * 3, [[10.0]] * 3, [[100.0]] * 3])
+    resamples = Resamples(
+        seed_draws=np.array([[0.0, 0.4, 0.99], [0.5, 0.5, 0.5], [0.1, 0.1, 0.1]]),
+        weights=np.array([[1.0, 0, 5], [2, 2, 5], [0, 0, 5]]),
+    )
+    scores = resampled_scores(
+        statistics, resamples, members=np.array([0, 1]), score=lambda sums: sums[..., 0]
+    )
+    assert scores[:2].tolist() == [(1 + 10 + 100) / 3, 4 * 10]
+    assert np.isnan(scores[2])
+
+
+def test_two_systems_that_differ_by_a_constant_have_a_difference_without_spread():
+    """Paired: the same sentences and seeds for both."""
+    statistics = np.random.default_rng(5).random((3, 20, 1))
+    resamples = draw_resamples([0] * 20, num_seeds=3, num_resamples=40)
+
+    def mean(shift):
+        return resampled_scores(
+            statistics,
+            resamples,
+            members=np.arange(20),
+            score=lambda sums: sums[..., 0] / 20 + shift,
+        )
+
+    assert np.ptp(mean(0.0)) > 0.01
+    assert mean(2.0) - mean(0.0) == pytest.approx(np.full(40, 2.0))
+
+
+def test_an_interval_holds_the_middle_of_the_known_resamples():
+    found = interval(50.0, np.array([np.nan, *range(101)]))
+    assert found == pytest.approx({"value": 50.0, "low": 2.5, "high": 97.5})
+    assert interval(np.nan, np.arange(3.0))["value"] is None
+    assert interval(1.0, np.array([np.nan]))["low"] is None
