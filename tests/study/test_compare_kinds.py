@@ -5,7 +5,7 @@ import json
 import pytest
 from fabricated_runs import corpus, write_run
 
-from nmt.study import contrasts
+from nmt.study.comparison import contrasts
 from nmt.study.comparison.results import compare
 from nmt.study.figures.length import draw_kinds
 from nmt.study.report.report import write_report

@@ -16,7 +16,7 @@ from fabricated_runs import corpus, write_probes, write_run
 
 from nmt.cli.compare import main
 from nmt.evaluation.figures import font_families, save_figure
-from nmt.study import contrasts
+from nmt.study.comparison import contrasts
 from nmt.study.comparison.results import VERSION, compare, read_results
 from nmt.study.figures.length import draw_by_length, system_styles
 from nmt.study.figures.probes import draw_heat_map

@@ -14,7 +14,7 @@ from sacrebleu.metrics.chrf import CHRF
 from nmt.evaluation.by_length import bleu_by_length
 from nmt.evaluation.metrics import failures
 from nmt.evaluation.results import read_run
-from nmt.study import contrasts
+from nmt.study.comparison import contrasts
 from nmt.study.comparison.capacity import explained, half_load, isotonic_fit
 from nmt.study.comparison.contrasts import compared_ranges
 from nmt.study.comparison.results import compare
