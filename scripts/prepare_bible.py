@@ -7,9 +7,11 @@ Three public-domain texts come from Debian's packages (Reina-Valera 1909, World 
 James Version), downloaded and unpacked without root; `--modules FOLDER` reads SWORD modules from
 anywhere else. Verses with the same book, chapter and number are pairs. DIR gets the World English
 Bible as English side, DIR/kjv the King James Version: `{train,valid,test}.{es,en}`, and
-`{valid,test}.documents.tsv` with the chapter of each line. `kjv/{valid,test}.links` has one line of
-Pharaoh links (`2-3 2-4`, word numbers from 0, Spanish first) for each pair: phrases that carry the
-same Strong's number, which names one Hebrew or Greek word of the original.
+`{valid,test}.documents.tsv` with the chapter of each line. `test` has as many verses of each length
+as there are; `test_chapters` has the same chapters whole, so that text runs on: a document there
+is a passage without a gap. `kjv/{valid,test}.links` has a line of Pharaoh links (`2-3 2-4`, word
+numbers from 0, Spanish first) for each pair: phrases that carry the same Strong's number, which
+names one Hebrew or Greek word of the original.
 """
 
 from __future__ import annotations
@@ -168,7 +170,7 @@ def split_by_chapter(
         texts: All versions of each verse.
 
     Returns:
-        The verses of train, valid and test, and how many were left out, by reason.
+        The verses of train, valid, test and test_chapters, and how many were left out, by reason.
     """
     chapters = sorted({reference[:2] for reference in lengths})
     random.Random(SEED).shuffle(chapters)
@@ -187,6 +189,7 @@ def split_by_chapter(
             left_out[f"{name} verses that repeat a training verse"] = len(parts[name]) - len(new)
             parts[name] = new
         if min(_by_range(parts["test"], lengths)[: len(RANGES)]) >= LEAST:
+            parts["test_chapters"] = parts["test"]
             chosen = set(_at_most(parts["test"], lengths))
             left_out[f"test verses beyond {MOST} of a range"] = len(parts["test"]) - len(chosen)
             parts["test"] = [reference for reference in parts["test"] if reference in chosen]
@@ -253,6 +256,22 @@ def links(source: Verse, target: Verse) -> str:
     return " ".join(f"{i}-{j}" for i, j in sorted(pairs))
 
 
+def chapters(references: Iterable[Reference]) -> list[str]:
+    """Returns the chapter of each verse: `Gen 3`."""
+    return [f"{book} {chapter}" for book, chapter, _ in references]
+
+
+def passages(references: Iterable[Reference]) -> list[str]:
+    """Returns the verse that the passage without a gap begins with, for each verse: `Gen 3:1`."""
+    found: list[str] = []
+    before: Reference = ("", 0, 0)
+    for book, chapter, number in references:
+        runs_on = before == (book, chapter, number - 1)
+        found.append(found[-1] if runs_on else f"{book} {chapter}:{number}")
+        before = book, chapter, number
+    return found
+
+
 def build(modules: Path, directory: Path) -> None:
     """Reads the three texts, divides the verses, writes the corpus and prints what it holds."""
     spanish, web, kjv = (read_module(modules, name) for name in MODULES.values())
@@ -274,7 +293,8 @@ def build(modules: Path, directory: Path) -> None:
             _write(folder / f"{name}.es", (spanish[reference].text for reference in references))
             _write(folder / f"{name}.en", (english[reference].text for reference in references))
             if name != "train":
-                rows = (f"{book} {chapter}\t{book}\tverse" for book, chapter, _ in references)
+                places = passages(references) if name == "test_chapters" else chapters(references)
+                rows = (f"{place}\t{place.split()[0]}\tverse" for place in places)
                 _write(folder / f"{name}.documents.tsv", rows)
     for name in ("valid", "test"):
         rows = (links(spanish[reference], kjv[reference]) for reference in parts[name])
