@@ -41,8 +41,9 @@ from nmt.alignment import (
     word_attentions,
 )
 from nmt.checkpoint import load_checkpoint
+from nmt.checks import at_least
 from nmt.data.batch import Batch, collate, collate_source
-from nmt.decoding.search import Hypothesis, Search, check_at_least
+from nmt.decoding.search import Hypothesis, Search
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.special_tokens import BOS, EOS, PAD
 from nmt.tokenizer import Tokenizer, default_unit
@@ -275,9 +276,9 @@ class StreamOptions:
     first_line: int
 
     def __post_init__(self) -> None:
-        check_at_least("batch_tokens", self.batch_tokens, 1)
-        check_at_least("max_source_length", self.max_source_length, 1)
-        check_at_least("chunk_size", self.chunk_size, 1)
+        at_least("batch_tokens", self.batch_tokens, 1)
+        at_least("max_source_length", self.max_source_length, 1)
+        at_least("chunk_size", self.chunk_size, 1)
 
 
 @dataclass(frozen=True)
@@ -549,8 +550,8 @@ class Translator:
             ValueError: An element of `pairs` is no pair, an id cannot be part of a translation, an
                 option is out of range, or the model's output is not a number.
         """
-        check_at_least("batch_tokens", batch_tokens, 1)
-        check_at_least("chunk_size", chunk_size, 1)
+        at_least("batch_tokens", batch_tokens, 1)
+        at_least("chunk_size", chunk_size, 1)
         return stream_scores(
             self.model, self.tokenizer, pairs, batch_tokens=batch_tokens, chunk_size=chunk_size
         )
@@ -579,7 +580,7 @@ class Translator:
         Raises:
             ValueError: As `attention`.
         """
-        check_at_least("batch_tokens", batch_tokens, 1)
+        at_least("batch_tokens", batch_tokens, 1)
         return word_attentions(
             self.model, self.tokenizer, pairs, units=self._units, batch_tokens=batch_tokens
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from benchmarks import attention, corpus, data, ddp, decode, sdpa, train
 
-from nmt.decoding.search import check_at_least
+from nmt.checks import at_least
 
 BENCHMARKS = {
     "attention": attention,
@@ -40,7 +40,7 @@ def main() -> None:
     try:
         for name in ("threads", "updates", "rounds", "pairs"):
             if getattr(arguments, name, None) is not None:
-                check_at_least(name, getattr(arguments, name), 1)
+                at_least(name, getattr(arguments, name), 1)
         torch.set_num_threads(arguments.threads)
         figures = BENCHMARKS[arguments.benchmark].run(arguments)
     except ValueError as error:

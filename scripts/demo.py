@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
-from nmt.decoding.search import check_at_least
+from nmt.checks import at_least
 from nmt.demo.app import load_models, make_app
 
 
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (%(default)s)")
     options = parser.parse_args(argv)
     try:
-        check_at_least("threads", options.threads, 1)
+        at_least("threads", options.threads, 1)
         torch.set_num_threads(options.threads)
         address = _bound(options.host, options.port)
         app = make_app(load_models(options.checkpoints, device=options.device))

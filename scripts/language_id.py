@@ -26,6 +26,7 @@ import torch.nn.functional as F
 from rich.console import Console
 from rich.text import Text
 
+from nmt.checks import at_least
 from nmt.cli.translate import option_name, read_lines
 from nmt.data.files import Languages, language_of, read_parallel
 from nmt.data.hashed_words import pack, words_of
@@ -34,7 +35,6 @@ from nmt.data.language_identification import (
     LanguageIdentifier,
     load_identifier,
 )
-from nmt.decoding.search import check_at_least
 from nmt.evaluation.figures import draw_lines, save_png
 from nmt.grammar import generate_splits
 from nmt.models.language_classifier import LanguageClassifier
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the program; returns its exit status."""
     options = _parser().parse_args(argv)
     try:
-        check_at_least("threads", options.threads, 1)
+        at_least("threads", options.threads, 1)
         torch.set_num_threads(options.threads)
         options.run(options)
     except (ValueError, OSError) as error:
@@ -144,8 +144,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _train(options: argparse.Namespace) -> None:
-    check_at_least("updates", options.updates, 1)
-    check_at_least("batch_size", options.batch_size, 1)
+    at_least("updates", options.updates, 1)
+    at_least("batch_size", options.batch_size, 1)
     languages, sides, held_out = _text(options)
     measured = _with_words(held_out, "held-out")
     options.output.parent.mkdir(parents=True, exist_ok=True)

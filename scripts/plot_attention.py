@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 
 from nmt.alignment import AttentionMap, Units, attention_maps
+from nmt.checks import at_least
 from nmt.decoding.greedy import GreedySearch
-from nmt.decoding.search import check_at_least
 from nmt.evaluation.figures import draw_attention, save_figure
 from nmt.tokenizer import default_unit
 from nmt.translator import Translator
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> list[Path]:
-    check_at_least("threads", options.threads, 1)
+    at_least("threads", options.threads, 1)
     if options.output.suffix.lower() in (".png", ".svg", ".pdf", ".jpg"):
         raise ValueError(f"--output is a folder, and {options.output} looks like a file: give DIR.")
     torch.set_num_threads(options.threads)

@@ -49,11 +49,11 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> None:
     import torch
 
-    from nmt.decoding.search import check_at_least
+    from nmt.checks import at_least
     from nmt.study.probes import probe_run
 
     if options.threads is not None:
-        check_at_least("threads", options.threads, 1)
+        at_least("threads", options.threads, 1)
         torch.set_num_threads(options.threads)
     for run in options.runs:
         logging.getLogger("nmt.study.probes").info("%s", run)

@@ -366,10 +366,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> None:
     import torch
 
-    from nmt.decoding.search import check_at_least
+    from nmt.checks import at_least
 
     if options.threads is not None:
-        check_at_least("threads", options.threads, 1)
+        at_least("threads", options.threads, 1)
         torch.set_num_threads(options.threads)
     with contextlib.ExitStack() as stack:
         source = open_input(options.input, stack)

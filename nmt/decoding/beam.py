@@ -24,12 +24,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.checks import at_least, between
 from nmt.decoding.search import (
+    MOST_PENALTY,
     Constraints,
     Hypothesis,
     NextTokens,
-    check_at_least,
-    check_length_penalty,
     check_limits,
     penalised,
     sentences_to_keep,
@@ -126,9 +126,9 @@ class BeamSearch:
     min_length: int = 0
 
     def __post_init__(self) -> None:
-        check_at_least("beam_size", self.beam_size, 1)
-        check_length_penalty(self.length_penalty)
-        check_at_least("num_hypotheses", self.num_hypotheses, 1)
+        at_least("beam_size", self.beam_size, 1)
+        between("length_penalty", self.length_penalty, -MOST_PENALTY, MOST_PENALTY)
+        at_least("num_hypotheses", self.num_hypotheses, 1)
         if self.num_hypotheses > self.beam_size:
             raise ValueError(
                 f"num_hypotheses is {self.num_hypotheses}, but beam_size is {self.beam_size}: "

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nmt.checks import at_least, positive
 from nmt.decoding.search import (
     Constraints,
     Hypothesis,
     NextTokens,
-    check_at_least,
     check_limits,
-    check_positive,
     roll_out,
 )
 from nmt.models.encoder_decoder import EncoderDecoder
@@ -56,14 +55,12 @@ class Sampling:
     min_length: int = 0
 
     def __post_init__(self) -> None:
-        check_positive("temperature", self.temperature)
+        positive("temperature", self.temperature)
         if self.top_k is not None:
-            check_at_least("top_k", self.top_k, 1)
-        check_positive("top_p", self.top_p)
-        if self.top_p > 1:
-            raise ValueError(f"top_p is {self.top_p}, but it must be a share, at most 1.")
-        check_at_least("seed", self.seed, 0)
-        check_at_least("num_hypotheses", self.num_hypotheses, 1)
+            at_least("top_k", self.top_k, 1)
+        positive("top_p", self.top_p, most=1)
+        at_least("seed", self.seed, 0)
+        at_least("num_hypotheses", self.num_hypotheses, 1)
         check_limits(self)
 
     @torch.inference_mode()

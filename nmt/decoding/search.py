@@ -34,10 +34,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from nmt.checks import at_least, positive
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.special_tokens import BOS, EOS, PAD, UNK
 
-_MOST_PENALTY = 5  # a length of ten million to that power is still a number in fp32
+MOST_PENALTY = 5  # a length of ten million to that power is still a number in fp32
 _MOST_TOKENS = 10_000_000
 _ROOM = 10  # tokens that every sentence may have on top of its share of the source length
 
@@ -110,8 +111,8 @@ def check_limits(search: LengthLimited) -> None:
     Raises:
         ValueError: One sentence with the name, the value and what is expected.
     """
-    check_at_least("max_length", search.max_length, 1)
-    check_at_least("min_length", search.min_length, 0)
+    at_least("max_length", search.max_length)
+    at_least("min_length", search.min_length, 0)
     if search.max_length > _MOST_TOKENS:
         raise ValueError(
             f"max_length is {search.max_length}, but it must not exceed {_MOST_TOKENS}."
@@ -121,32 +122,7 @@ def check_limits(search: LengthLimited) -> None:
             f"min_length is {search.min_length}, but it must not exceed max_length, "
             f"{search.max_length}."
         )
-    check_positive("max_length_ratio", search.max_length_ratio)
-
-
-def check_at_least(name: str, value: int, minimum: int) -> None:
-    """Raises ValueError unless `value` is a whole number, `minimum` or more."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-        raise ValueError(f"{name} is {value!r}, but it must be a whole number, {minimum} or more.")
-
-
-def check_length_penalty(value: float) -> None:
-    """Raises ValueError unless scores with this exponent are numbers, whatever the length."""
-    if not (_is_number(value) and abs(value) <= _MOST_PENALTY):
-        raise ValueError(
-            f"length_penalty is {value!r}, but it must be a number from -{_MOST_PENALTY} to "
-            f"{_MOST_PENALTY}."
-        )
-
-
-def check_positive(name: str, value: float) -> None:
-    """Raises ValueError unless `value` is a finite number above 0."""
-    if not (_is_number(value) and 0 < value < math.inf):
-        raise ValueError(f"{name} is {value!r}, but it must be a positive number.")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    positive("max_length_ratio", search.max_length_ratio)
 
 
 def length_limits(search: LengthLimited, source: Tensor, source_mask: Tensor | None) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from nmt.checks import check_choice
+from nmt.checks import one_of
 
 BIASES = ("alibi", "relative")
 POSITIONS = ("rope", "sinusoidal", "learned", *BIASES, "none")
@@ -113,7 +113,7 @@ class Positions(nn.Module):
 
     def __init__(self, kind: str, *, width: int, head_width: int, max_positions: int) -> None:
         super().__init__()
-        check_choice("positions", kind, POSITIONS)
+        one_of("positions", kind, POSITIONS)
         self.kind = kind
         self.learned = LearnedPositions(max_positions, width) if kind == "learned" else None
         if kind == "rope" and head_width % 2:

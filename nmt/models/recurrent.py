@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.checks import check_choice, check_dropout, check_size
+from nmt.checks import at_least, one_of, share
 from nmt.models.attention import AdditiveAttention, additive_attention
 from nmt.models.encoder_decoder import Attention, EncoderDecoder, State, TiedEmbedding
 from nmt.models.memory import pool_into_slots, without_empty_rows
@@ -217,13 +217,13 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         memory_slots: int | None,
     ) -> None:
         super().__init__()
-        check_size("vocab_size", vocab_size)
-        check_size("width", width)
-        check_size("encoder_hidden", encoder_hidden)
-        check_size("decoder_hidden", decoder_hidden)
-        check_size("encoder_layers", encoder_layers)
-        check_dropout("dropout", dropout)
-        check_choice("attention", attention, ("none", "additive"))
+        at_least("vocab_size", vocab_size)
+        at_least("width", width)
+        at_least("encoder_hidden", encoder_hidden)
+        at_least("decoder_hidden", decoder_hidden)
+        at_least("encoder_layers", encoder_layers)
+        share("dropout", dropout)
+        one_of("attention", attention, ("none", "additive"))
         memory_width = 2 * encoder_hidden
         self.memory_slots = memory_slots
         self.embedding = TiedEmbedding(vocab_size, width)
@@ -238,9 +238,9 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         if attention == "none":
             _check_unused(attention_dim=attention_dim, memory_slots=memory_slots)
         else:
-            check_size("attention_dim", attention_dim)
+            at_least("attention_dim", attention_dim)
             if memory_slots is not None:
-                check_size("memory_slots", memory_slots)
+                at_least("memory_slots", memory_slots)
             assert attention_dim is not None
             self.alignment = AdditiveAttention(
                 query_width=decoder_hidden, memory_width=memory_width, attention_dim=attention_dim

@@ -8,7 +8,7 @@ from typing import Self
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from nmt.checks import check_dropout, check_flag, check_size
+from nmt.checks import at_least, flag, share
 from nmt.models.encoder_decoder import Attention, EncoderDecoder, State, TiedEmbedding
 from nmt.models.memory import without_empty_rows
 from nmt.models.recurrent import reverse_sentences
@@ -64,12 +64,12 @@ class StackedEncoderDecoder(EncoderDecoder):
         reverse_source: bool,
     ) -> None:
         super().__init__()
-        check_size("vocab_size", vocab_size)
-        check_size("width", width)
-        check_size("hidden", hidden)
-        check_size("layers", layers)
-        check_dropout("dropout", dropout)
-        check_flag("reverse_source", reverse_source)
+        at_least("vocab_size", vocab_size)
+        at_least("width", width)
+        at_least("hidden", hidden)
+        at_least("layers", layers)
+        share("dropout", dropout)
+        flag("reverse_source", reverse_source)
         self.reverse_source = reverse_source
         self.embedding = TiedEmbedding(vocab_size, width)
         between = dropout if layers > 1 else 0.0  # one layer has nothing to drop between

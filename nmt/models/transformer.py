@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.checks import check_divides, check_dropout, check_size
+from nmt.checks import at_least, divides, share
 from nmt.models.attention import (
     CrossAttention,
     SelfAttention,
@@ -106,14 +106,14 @@ class LayerOptions:
     attention_dropout: float
 
     def __post_init__(self) -> None:
-        check_size("width", self.width)
-        check_size("num_heads", self.num_heads)
-        check_size("num_kv_heads", self.num_kv_heads)
-        check_size("feed_forward", self.feed_forward)
-        check_divides("num_heads", self.num_heads, "width", self.width)
-        check_divides("num_kv_heads", self.num_kv_heads, "num_heads", self.num_heads)
-        check_dropout("dropout", self.dropout)
-        check_dropout("attention_dropout", self.attention_dropout)
+        at_least("width", self.width)
+        at_least("num_heads", self.num_heads)
+        at_least("num_kv_heads", self.num_kv_heads)
+        at_least("feed_forward", self.feed_forward)
+        divides("num_heads", self.num_heads, "width", self.width)
+        divides("num_kv_heads", self.num_kv_heads, "num_heads", self.num_heads)
+        share("dropout", self.dropout)
+        share("attention_dropout", self.attention_dropout)
 
 
 class RMSNorm(nn.Module):
@@ -351,12 +351,12 @@ class Transformer(EncoderDecoder):
         random_features: int = 64,
     ) -> None:
         super().__init__()
-        check_size("vocab_size", vocab_size)
-        check_size("encoder_layers", encoder_layers)
-        check_size("decoder_layers", decoder_layers)
-        check_size("max_positions", max_positions)
+        at_least("vocab_size", vocab_size)
+        at_least("encoder_layers", encoder_layers)
+        at_least("decoder_layers", decoder_layers)
+        at_least("max_positions", max_positions)
         if memory_slots is not None:
-            check_size("memory_slots", memory_slots)
+            at_least("memory_slots", memory_slots)
         options = LayerOptions(
             width=width,
             num_heads=num_heads,

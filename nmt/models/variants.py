@@ -32,7 +32,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.checks import check_choice, check_size
+from nmt.checks import at_least, one_of
 from nmt.models.attention import add_mask, dot_product_attention, dot_product_weights
 
 
@@ -396,11 +396,11 @@ class EncoderAttention(nn.Module):
         random_features: int,
     ) -> None:
         super().__init__()
-        check_choice("encoder_attention", kind, ENCODER_ATTENTIONS)
-        check_size("attention_window", window)
-        check_size("global_tokens", global_tokens, least=0)
-        check_size("random_blocks", random_blocks, least=0)
-        check_size("random_features", random_features)
+        one_of("encoder_attention", kind, ENCODER_ATTENTIONS)
+        at_least("attention_window", window)
+        at_least("global_tokens", global_tokens, 0)
+        at_least("random_blocks", random_blocks, 0)
+        at_least("random_features", random_features)
         self.kind = kind
         self.num_layers = num_layers
         self.window = window

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from nmt.decoding.search import check_at_least
+from nmt.checks import at_least
 
 TRAIN = Path(__file__).parents[2] / "train.py"
 LOG_EVERY = 5  # updates
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measures both sides, prints them and returns the figures."""
-    check_at_least("processes", arguments.processes, 2)
+    at_least("processes", arguments.processes, 2)
     sides = (1, arguments.processes)
     rates: dict[int, list[float]] = {devices: [] for devices in sides}
     with tempfile.TemporaryDirectory(prefix="nmt-ddp-") as folder:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 from datasets import Dataset
+from nmt.cli.untranslated import name_untranslated
 from rich.color import Color
 
-from nmt.cli.untranslated import name_untranslated
 from nmt.data.cleaning import CleaningRules, clean
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.hashed_words import ngrams_of, pack, words_of
