@@ -1,50 +1,204 @@
-"""Tells two languages apart with attention: trains on the two sides of a parallel corpus.
+"""Which of two languages a line is in: a small classifier with the Bahdanau model's attention.
 
-    python scripts/language_id.py train --data built-in --output en-de.pt
     python scripts/language_id.py train --source train.en.gz --target train.de.gz --output en-de.pt
     python scripts/language_id.py classify en-de.pt < text
+    python scripts/language_id.py filter en-de.pt --source a.en --target a.de --output clean/train
 
-`train` prints the accuracy on lines that it was not trained on. `classify` prints for each line
+`train` learns from the two sides of any parallel corpus (`--data built-in`: of the built-in one)
+and prints its accuracy on lines it was not trained on. `classify` prints for each line
 
     language TAB probability TAB line TAB the three words looked at most, each with its weight
 
-and in a terminal the line alone, its words the brighter the more the model looked at them. The
-model file is also what data.cleaning.language and `scripts/translate.py --check-language` take.
+and on a terminal the line alone, each word as bright as its weight. `filter` writes the pairs of
+two files that have no side clearly in the other language: clean/train.en and clean/train.de.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import random
+import re
 import sys
 import time
+import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from rich.console import Console
 from rich.text import Text
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from nmt.checks import at_least
-from nmt.cli.translate import option_name, read_lines
-from nmt.data.files import Languages, language_of, read_parallel
-from nmt.data.hashed_words import pack, words_of
-from nmt.data.language_identification import (
-    Judgement,
-    LanguageIdentifier,
-    load_identifier,
-)
-from nmt.evaluation.figures import draw_lines, save_png
+from nmt.data.files import Languages, iterate_lines, iterate_parallel, language_of
 from nmt.grammar import generate_splits
-from nmt.models.language_classifier import LanguageClassifier
+from nmt.models.attention import AdditiveAttention, additive_attention
 
-MODEL = {"num_buckets": 2**14, "width": 32, "hidden": 48, "attention_dim": 32}
+Sides = tuple[Sequence[str], Sequence[str]]
+SIZES = {"num_buckets": 2**14, "width": 32, "hidden": 48, "attention_dim": 32}
 LEARNING_RATE = 3e-3
 LONGEST_STRETCH = 24  # words
 ONE_IN = 20  # lines are held out where no other text is given
-DRAWN_LINES, DRAWN_WORDS = 20, 40  # at most, and in a line, of a figure
-Sides = tuple[Sequence[str], Sequence[str]]
+LINES_AT_ONCE = 256
+CERTAIN = 0.999  # probability of the wrong language
+LEAST_WORDS = 5  # different ones of letters: fewer are too often names, code or quoted titles
+
+_CHARACTERS = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # kana and Chinese characters
+_WORD = re.compile(rf"[{_CHARACTERS}]|[^\s{_CHARACTERS}]+")
+# Letters, an apostrophe within, punctuation around; but "--all", "/etc" and "$x" are code.
+_PLAIN = re.compile(r"[^\w\-/$%.~]*([^\W\d_]+(?:['’][^\W\d_]+)?)\W*")
+
+
+def words_of(text: str) -> list[str]:
+    """Splits at white space and around each Chinese or Japanese character."""
+    return _WORD.findall(text)
+
+
+@functools.lru_cache(maxsize=100_000)
+def ngrams_of(word: str, num_buckets: int) -> list[int]:
+    """Returns the hashes of the character n-grams (1 to 4, ends marked, lower case) of a word.
+
+    As in fastText (Bojanowski et al. 2017): endings and letters such as ß count in words never
+    seen, and there is no vocabulary to store.
+    """
+    marked = f"<{word.lower()}>"
+    return [
+        zlib.crc32(marked[start : start + size].encode("utf-8", "surrogatepass")) % num_buckets
+        for size in range(1, 5)
+        for start in range(len(marked) - size + 1)
+    ]
+
+
+class LanguageClassifier(nn.Module):
+    """A bidirectional LSTM over words, attention pooling, one number.
+
+    A word is the mean of the embeddings of its n-grams. In place of a decoder state, the final
+    state of the reader itself asks the words how much each has to say about the language.
+
+    B lines, S words in the longest, D width, M = 2 x hidden.
+    """
+
+    def __init__(self, *, num_buckets: int, width: int, hidden: int, attention_dim: int) -> None:
+        super().__init__()
+        self.num_buckets = num_buckets
+        self.embedding = nn.EmbeddingBag(num_buckets, width, mode="mean")
+        self.reader = nn.LSTM(width, hidden, batch_first=True, bidirectional=True)
+        self.alignment = AdditiveAttention(
+            query_width=2 * hidden, memory_width=2 * hidden, attention_dim=attention_dim
+        )
+        self.output = nn.Linear(2 * hidden, 1)
+
+    def forward(self, lines: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        """Weighs the words of each line, of which there is at least one, and judges their mean.
+
+        Returns:
+            log p(second language) / p(first language) (B,), and the attention weights (B, S).
+        """
+        ngrams = [ngrams_of(word, self.num_buckets) for words in lines for word in words]
+        starts = torch.tensor([0, *map(len, ngrams)]).cumsum(0)[:-1]
+        words = self.embedding(torch.tensor([n for word in ngrams for n in word]), starts)
+        lengths = torch.tensor([len(words) for words in lines])
+        mask = torch.arange(int(lengths.max())) < lengths.unsqueeze(1)
+        embedded = words.new_zeros(*mask.shape, words.shape[-1])
+        embedded[mask] = words  # (B, S, D)
+        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+        read, (final, _) = self.reader(packed)
+        memory, _ = pad_packed_sequence(read, batch_first=True)  # h_j (B, S, M)
+        query = self.alignment.query(torch.cat([*final], -1))
+        weights = additive_attention(query, self.alignment.key(memory), self.alignment.v, mask)
+        context = (weights.unsqueeze(1) @ memory).squeeze(1)  # sum_j alpha_j h_j (B, M)
+        return self.output(context).squeeze(-1), weights
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a model says of one line: the likelier language, and the weight of each word.
+
+    The words of a blank line are none, and its language is the first with probability 0.5.
+    """
+
+    language: str
+    probability: float
+    words: tuple[str, ...]
+    weights: tuple[float, ...]
+
+    @property
+    def evidence(self) -> int:
+        """How many different words are words: of letters, not options, file names or numbers."""
+        plain = filter(None, map(_PLAIN.fullmatch, self.words))
+        return len({word[1].lower() for word in plain})
+
+    @property
+    def most_looked_at(self) -> list[tuple[str, float]]:
+        """The words with their weights, the greatest first."""
+        pairs = zip(self.words, self.weights, strict=True)
+        return sorted(pairs, key=lambda pair: pair[1], reverse=True)
+
+
+class LanguageIdentifier:
+    """A trained classifier; the model answers with the odds of the second of its `languages`."""
+
+    def __init__(self, languages: tuple[str, str], model: LanguageClassifier) -> None:
+        self.languages = languages
+        self.model = model.eval()
+
+    @torch.inference_mode()
+    def identify(self, texts: Sequence[str]) -> list[Judgement]:
+        """Judges each line by itself."""
+        lines = [tuple(words_of(text)) for text in texts]
+        found = [Judgement(self.languages[0], 0.5, (), ())] * len(texts)
+        order = sorted((n for n, words in enumerate(lines) if words), key=lambda n: len(lines[n]))
+        for start in range(0, len(order), LINES_AT_ONCE):
+            rows = order[start : start + LINES_AT_ONCE]
+            odds, weights = self.model([lines[row] for row in rows])
+            for row, second, looked in zip(rows, odds.sigmoid().tolist(), weights, strict=True):
+                found[row] = Judgement(
+                    self.languages[second > 0.5],
+                    max(second, 1 - second),
+                    lines[row],
+                    tuple(looked[: len(lines[row])].tolist()),
+                )
+        return found
+
+    def clearly_in(self, language: str, texts: Sequence[str]) -> list[bool]:
+        """Says of each line whether it is beyond doubt in `language`, not in the other one.
+
+        That is: with probability `CERTAIN`, by at least `LEAST_WORDS` different words of letters,
+        and still so without the one word that the model looked at most.
+        """
+
+        def certain(judged: Judgement) -> bool:
+            return judged.language == language and judged.probability >= CERTAIN
+
+        judged = self.identify(texts)
+        suspects = [n for n, j in enumerate(judged) if certain(j) and j.evidence >= LEAST_WORDS]
+        shortened = []
+        for row in suspects:
+            most = judged[row].most_looked_at[0][0]
+            shortened.append(" ".join(word for word in judged[row].words if word != most))
+        again = zip(suspects, self.identify(shortened), strict=True)
+        clear = {row for row, judgement in again if certain(judgement)}
+        return [row in clear for row in range(len(texts))]
+
+    def save(self, path: Path) -> None:
+        """Writes the model file."""
+        weights = self.model.state_dict()
+        torch.save({"languages": list(self.languages), "sizes": SIZES, "weights": weights}, path)
+
+
+def load_identifier(path: str) -> LanguageIdentifier:
+    """Reads a model file that `train` wrote."""
+    content = torch.load(path, weights_only=True)
+    if not isinstance(content, dict) or content.keys() != {"languages", "sizes", "weights"}:
+        raise ValueError(f"{path} is not a file that `language_id.py train` wrote.")
+    model = LanguageClassifier(**content["sizes"])
+    model.load_state_dict(content["weights"])
+    first, second = content["languages"]
+    return LanguageIdentifier((first, second), model)
 
 
 def train_identifier(
@@ -54,46 +208,40 @@ def train_identifier(
 
     A stretch has 1 to `LONGEST_STRETCH` words, every length alike: so the model learns how little
     a few words say, and that what stands on both sides, such as names, says nothing.
-
-    Raises:
-        ValueError: A side is blank.
     """
     torch.manual_seed(seed)
     draw = random.Random(seed)
-    lines = _with_words(sides, "training")
-    model = LanguageClassifier(**MODEL)
+
+    def stretch(text: str) -> list[str]:
+        words = words_of(text)
+        length = min(len(words), draw.randint(1, LONGEST_STRETCH))
+        start = draw.randrange(len(words) - length + 1)
+        return words[start : start + length]
+
+    lines = _with_words(sides)
+    model = LanguageClassifier(**SIZES)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, updates)
     answers = torch.arange(2.0).repeat_interleave(batch_size)
     for _ in range(updates):
-        chosen = [text for side in lines for text in draw.choices(side, k=batch_size)]
-        stretches = [_stretch(words_of(text), draw) for text in chosen]
-        odds, _ = model(*pack(stretches, model.num_buckets))
-        loss = F.binary_cross_entropy_with_logits(odds, answers)
+        odds, _ = model([stretch(t) for side in lines for t in draw.choices(side, k=batch_size)])
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        F.binary_cross_entropy_with_logits(odds, answers).backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
     return LanguageIdentifier(languages, model)
 
 
-def _with_words(sides: Sides, name: str) -> Sides:
-    """Returns the lines of each side that are not blank."""
+def _with_words(sides: Sides) -> Sides:
     source, target = ([text for text in side if words_of(text)] for side in sides)
     if not (source and target):
-        raise ValueError(f"a side of the {name} text has no line with words: give more lines.")
+        raise ValueError("a side of the text has no line with words: give more lines.")
     return source, target
 
 
-def _stretch(words: Sequence[str], draw: random.Random) -> Sequence[str]:
-    length = min(len(words), draw.randint(1, LONGEST_STRETCH))
-    start = draw.randrange(len(words) - length + 1)
-    return words[start : start + length]
-
-
 def accuracy(identifier: LanguageIdentifier, sides: Sides) -> tuple[int, int]:
-    """Returns how many lines of both sides, none of them blank, get their language; and all."""
+    """Returns how many lines of both sides get their language, and how many there are."""
     right = total = 0
     for language, texts in zip(identifier.languages, sides, strict=True):
         right += sum(judged.language == language for judged in identifier.identify(texts))
@@ -101,134 +249,64 @@ def accuracy(identifier: LanguageIdentifier, sides: Sides) -> tuple[int, int]:
     return right, total
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the program; returns its exit status."""
-    options = _parser().parse_args(argv)
-    try:
-        at_least("threads", options.threads, 1)
-        torch.set_num_threads(options.threads)
-        options.run(options)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(required=True, metavar="train|classify")
-    train = commands.add_parser("train", help="train on the two sides of a parallel corpus")
-    add = train.add_argument
-    add("--data", choices=("built-in",), help="the built-in corpus instead of files")
-    add("--source", metavar="FILE", help="lines of one language, plain or .gz")
-    add("--target", metavar="FILE", help="lines of the other one")
-    add("--source-lang", metavar="CODE", help="its language (default: the ending of the file)")
-    add("--target-lang", metavar="CODE", help="its language (default: the ending of the file)")
-    add("--held-out", nargs=2, metavar="FILE", help="source and target of the lines to measure on "
-        f"(default: one in {ONE_IN} of the training lines)")  # fmt: skip
-    add("--output", type=Path, required=True, metavar="MODEL", help="a .pt file")
-    add("--updates", type=int, default=600, metavar="N", help="(default: %(default)s)")
-    add("--batch-size", type=int, default=64, metavar="N",
-        help="lines of each language in an update (default: %(default)s)")  # fmt: skip
-    add("--seed", type=int, default=1, metavar="N", help="(default: %(default)s)")
-    train.set_defaults(run=_train)
-    classify = commands.add_parser("classify", help="say the language of each line of text")
-    classify.add_argument("model", metavar="MODEL", help="a .pt file that `train` wrote")
-    classify.add_argument("--png", type=Path, metavar="FILE", help="draw the attention as well")
-    classify.set_defaults(run=_classify)
-    for command in (train, classify):
-        command.add_argument("--threads", type=int, default=1, metavar="N", help="CPU threads")
-    return parser
-
-
 def _train(options: argparse.Namespace) -> None:
-    at_least("updates", options.updates, 1)
-    at_least("batch_size", options.batch_size, 1)
     languages, sides, held_out = _text(options)
-    measured = _with_words(held_out, "held-out")
-    options.output.parent.mkdir(parents=True, exist_ok=True)
+    held_out = _with_words(held_out)
     start = time.process_time()
     identifier = train_identifier(
-        sides,
-        languages,
-        updates=options.updates,
-        batch_size=options.batch_size,
-        seed=options.seed,
+        sides, languages, updates=options.updates, batch_size=options.batch_size, seed=options.seed
     )
     seconds = time.process_time() - start
+    options.output.parent.mkdir(parents=True, exist_ok=True)
     identifier.save(options.output)
-    right, total = accuracy(identifier, measured)
-    print(f"{options.output}: {languages[0]} and {languages[1]}, {seconds:.0f} CPU seconds")
+    right, total = accuracy(identifier, held_out)
+    print(f"{options.output}: {' and '.join(languages)}, {seconds:.0f} CPU seconds")
     print(f"held-out lines: {right:,} of {total:,} right ({right / total:.2%})")
 
 
 def _text(options: argparse.Namespace) -> tuple[tuple[str, str], Sides, Sides]:
     """Returns the languages, the training lines and the held-out lines."""
-    if options.data is None and None in (options.source, options.target):
-        raise ValueError("give --data built-in, or both --source FILE and --target FILE.")
     if options.data is not None:
-        for name in ("source", "target", "source_lang", "target_lang", "held_out"):
-            if getattr(options, name) is not None:
-                raise ValueError(
-                    f"{option_name(name)} has no meaning with --data built-in: give one of the two."
-                )
         splits = generate_splits(train_size=10_000)
         train, test = (
             ([pair.source for pair in splits[name]], [pair.target for pair in splits[name]])
             for name in ("train", "test")
         )
         return ("en", "de"), train, test
-    languages = (
-        options.source_lang or language_of(Path(options.source)),
-        options.target_lang or language_of(Path(options.target)),
-    )
-    if languages[0] == languages[1]:
-        raise ValueError(
-            f"both sides are called {languages[0]}: give files that end in their languages, such "
-            "as train.en and train.de."
-        )
-    text = read_parallel([options.source, options.target], Languages(*languages, {}))
+    if options.source is None or options.target is None:
+        raise ValueError("give --data built-in, or both --source FILE and --target FILE.")
+    languages = _languages(options)
+    pairs = [*iterate_parallel([options.source, options.target], Languages(*languages, {}))]
+    held_out = pairs[::ONE_IN]
     if options.held_out:
-        other = read_parallel(options.held_out, Languages(*languages, {}))
-        return languages, (text.source, text.target), (other.source, other.target)
-    rest = [number for number in range(len(text.source)) if number % ONE_IN]
-    train = [text.source[row] for row in rest], [text.target[row] for row in rest]
-    return languages, train, (text.source[::ONE_IN], text.target[::ONE_IN])
+        held_out = [*iterate_parallel(options.held_out, Languages(*languages, {}))]
+    else:
+        pairs = [pair for number, pair in enumerate(pairs) if number % ONE_IN]
+    return languages, ([s for s, _ in pairs], [t for _, t in pairs]), (
+        [s for s, _ in held_out], [t for _, t in held_out])  # fmt: skip
+
+
+def _languages(options: argparse.Namespace) -> tuple[str, str]:
+    source = options.source_lang or language_of(Path(options.source))
+    target = options.target_lang or language_of(Path(options.target))
+    if source == target:
+        raise ValueError(f"both sides are called {source}: give --source-lang and --target-lang.")
+    return source, target
 
 
 def _classify(options: argparse.Namespace) -> None:
     identifier = load_identifier(options.model)
     console = Console(highlight=False, soft_wrap=True)
-    if options.png is not None:
-        options.png.parent.mkdir(parents=True, exist_ok=True)
-    shown: list[Judgement] = []
-    left_out = 0
-    for line in read_lines(sys.stdin.buffer):
+    for line in iterate_lines(options.input):
         (judged,) = identifier.identify([line])
-        if judged.words and options.png is not None:
-            fits = len(shown) < DRAWN_LINES and len(judged.words) <= DRAWN_WORDS
-            shown += [judged] if fits else []
-            left_out += not fits
         answer = f"{judged.language}\t{judged.probability:.4f}\t" if judged.words else ""
         if console.is_terminal:
             console.print(Text(answer) + coloured(line, judged))
+        elif judged.words:
+            looked = " ".join(f"{word}:{weight:.2f}" for word, weight in judged.most_looked_at[:3])
+            print(f"{answer}{line}\t{looked}")
         else:
-            print(f"{answer}{line}\t{most_looked_at(judged)}" if judged.words else line)
-    if left_out:
-        print(
-            f"warning: {left_out} lines are not drawn: a figure has at most {DRAWN_LINES} lines of "
-            f"at most {DRAWN_WORDS} words.",
-            file=sys.stderr,
-        )
-    if shown:
-        figure = draw_lines(
-            [(judged.words, judged.weights) for judged in shown],
-            names=[f"{judged.language} {judged.probability:.4f}" for judged in shown],
-            title=f"{' or '.join(identifier.languages)}?",
-        )
-        save_png(figure, options.png)
+            print(line)
 
 
 def coloured(line: str, judged: Judgement) -> Text:
@@ -243,10 +321,70 @@ def coloured(line: str, judged: Judgement) -> Text:
     return text
 
 
-def most_looked_at(judged: Judgement) -> str:
-    """Returns the three words with the greatest attention weights."""
-    order = sorted(range(len(judged.words)), key=judged.weights.__getitem__, reverse=True)
-    return " ".join(f"{judged.words[place]}:{judged.weights[place]:.2f}" for place in order[:3])
+def _filter(options: argparse.Namespace) -> None:
+    identifier = load_identifier(options.model)
+    source_lang, target_lang = languages = _languages(options)
+    if set(languages) != set(identifier.languages):
+        raise ValueError(
+            f"{options.model} distinguishes {' and '.join(identifier.languages)}, not "
+            f"{' and '.join(languages)}: train a model for these."
+        )
+    pairs = iterate_parallel([options.source, options.target], Languages(*languages, {}))
+    outputs = [f"{options.output}.{language}" for language in languages]
+    Path(outputs[0]).parent.mkdir(parents=True, exist_ok=True)
+    kept = total = 0
+    with (
+        open(outputs[0], "w", encoding="utf-8") as one,
+        open(outputs[1], "w", encoding="utf-8") as two,
+    ):
+        while chunk := list(islice(pairs, 10_000)):
+            sources, targets = zip(*chunk, strict=True)
+            swapped = identifier.clearly_in(target_lang, sources)
+            untranslated = identifier.clearly_in(source_lang, targets)
+            for row, (source, target) in enumerate(chunk):
+                if not (swapped[row] or untranslated[row]):
+                    one.write(f"{source}\n")
+                    two.write(f"{target}\n")
+                    kept += 1
+            total += len(chunk)
+    print(f"{outputs[0]} and {outputs[1]}: {kept:,} of {total:,} pairs kept")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the program; returns its exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True, metavar="train|classify|filter")
+    train = commands.add_parser("train", help="train on the two sides of a parallel corpus")
+    train.add_argument("--data", choices=("built-in",), help="the built-in corpus, not files")
+    train.add_argument("--held-out", nargs=2, metavar="FILE", help="source and target of the lines "
+        f"to measure on (default: one in {ONE_IN} of the training lines)")  # fmt: skip
+    train.add_argument("--output", type=Path, required=True, metavar="MODEL", help="a .pt file")
+    train.add_argument("--updates", type=int, default=600, metavar="N", help="(default: 600)")
+    train.add_argument("--batch-size", type=int, default=64, metavar="N", help="(default: 64)")
+    train.add_argument("--seed", type=int, default=1, metavar="N", help="(default: 1)")
+    train.set_defaults(run=_train)
+    classify = commands.add_parser("classify", help="say the language of each line of text")
+    classify.add_argument("--input", default="/dev/stdin", metavar="FILE", help="(default: stdin)")
+    classify.set_defaults(run=_classify)
+    clean = commands.add_parser("filter", help="drop pairs with a side in the wrong language")
+    clean.add_argument("--output", required=True, metavar="STEM", help="writes STEM.en, STEM.de")
+    clean.set_defaults(run=_filter)
+    for command in (classify, clean):
+        command.add_argument("model", metavar="MODEL", help="a .pt file that `train` wrote")
+    for command in (train, clean):
+        for side in ("source", "target"):
+            command.add_argument(f"--{side}", required=command is clean, metavar="FILE")
+            command.add_argument(f"--{side}-lang", metavar="CODE", help="(default: from the name)")
+    options = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    try:
+        options.run(options)
+    except (ValueError, OSError, RuntimeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

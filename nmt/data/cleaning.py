@@ -15,7 +15,6 @@ import xxhash
 from datasets import Dataset
 
 from nmt.data.files import pairs
-from nmt.data.language_identification import LanguageCheck
 from nmt.data.text import map_shards
 from nmt.tokenizer import LengthUnit, count_units
 
@@ -32,8 +31,6 @@ class CleaningRules:
         max_length: The longest side allowed, inclusive.
         max_length_ratio: How many times longer one side may be than the other, inclusive.
         identical: Both sides are the same text (left untranslated).
-        language: Model file of `scripts/language_id.py`; a side that it finds beyond doubt in the
-            language of the other side goes (see `LanguageIdentifier.clearly_in`).
         duplicates: The same pair as an earlier one.
     """
 
@@ -41,14 +38,13 @@ class CleaningRules:
     max_length: int | None
     max_length_ratio: float | None
     identical: bool
-    language: str | None = None  # configs of runs from before this rule lack it
     duplicates: bool
 
     def __post_init__(self) -> None:
         """Checks the values.
 
         Raises:
-            ValueError: A limit below one, or a language rule without a file.
+            ValueError: A limit below one.
         """
         for name in ("max_length", "max_length_ratio"):
             value = getattr(self, name)
@@ -57,11 +53,6 @@ class CleaningRules:
                     f"data.cleaning.{name} is {value!r}; set it to 1 or more, or to null for "
                     "no limit."
                 )
-        if self.language and not isinstance(self.language, str):
-            raise ValueError(
-                f"data.cleaning.language is {self.language!r}; set it to a model file of "
-                "scripts/language_id.py, or to null."
-            )
 
 
 @dataclass(frozen=True)
@@ -94,12 +85,10 @@ _REASONS = {
     "max_length": "too long",
     "max_length_ratio": "lengths too different",
     "identical": "both sides are the same",
-    "language": "a side in the wrong language",
     "duplicates": "seen before",
 }
 
 _Rule = Callable[[str, str, int, int], bool]
-_PAIRS_AT_ONCE = 10_000
 Integers = npt.NDArray[np.int64]
 
 
@@ -124,7 +113,6 @@ def clean(
     rules: CleaningRules,
     source_unit: LengthUnit = "word",
     target_unit: LengthUnit = "word",
-    language_check: LanguageCheck | None,
 ) -> CleanedRows:
     """Chooses the usable pairs of training data; both halves of a pair stay or go together.
 
@@ -133,7 +121,6 @@ def clean(
         rules: What is removed.
         source_unit: What the length of a source is counted in.
         target_unit: What the length of a target is counted in.
-        language_check: With the model of `rules.language`; None where that is off.
     """
     work = partial(_findings, dataset, rules, source_unit, target_unit)
     findings = map_shards(work, len(dataset))
@@ -141,10 +128,6 @@ def clean(
     names = list(_checks(rules))
     removed = {name: int((broken == number).sum()) for number, name in enumerate(names, start=1)}
     rows = np.flatnonzero(broken == 0)
-    if language_check is not None:
-        wrong = _in_wrong_language(dataset, rows, language_check)
-        removed["language"] = int(wrong.sum())
-        rows = rows[~wrong]
     if rules.duplicates:
         first = np.unique(digests[rows], return_index=True)[1]
         removed["duplicates"] = len(rows) - len(first)
@@ -183,18 +166,6 @@ def _checks(rules: CleaningRules) -> dict[str, _Rule]:
     if rules.identical:
         checks["identical"] = lambda source, target, s, t: source.strip() == target.strip()
     return checks
-
-
-def _in_wrong_language(
-    dataset: Dataset, rows: Integers, check: LanguageCheck
-) -> npt.NDArray[np.bool_]:
-    """Judges the pairs of these rows, many at a time, which is much faster than one by one."""
-    chosen = dataset.select_columns(["source", "target"]).select(rows)
-    found = [
-        check.wrong(batch["source"], batch["target"])
-        for batch in chosen.iter(batch_size=_PAIRS_AT_ONCE)
-    ]
-    return np.array([wrong for batch in found for wrong in batch], dtype=bool)
 
 
 def _digest(source: str, target: str) -> int:

@@ -126,6 +126,8 @@ class TranslationDataModule(pl.LightningDataModule):
                 raise ValueError(f"data.{key} is {value!r}; set it to a positive integer (tokens).")
         if not isinstance(num_workers, int) or num_workers < 0:
             raise ValueError(f"data.num_workers is {num_workers!r}; set it to 0 or more.")
+        if not cleaning.get("language", True):  # configs of runs from before have it, off
+            cleaning = {key: value for key, value in cleaning.items() if key != "language"}
         rules = build_options(CleaningRules, cleaning, where="data.cleaning")
         self._tokenizer_options = build_options(TokenizerOptions, tokenizer, where="data.tokenizer")
         self._concatenation = (

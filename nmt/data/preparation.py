@@ -30,7 +30,6 @@ from datasets import Dataset
 
 from nmt.data.batch import Batch, collate
 from nmt.data.cleaning import CleaningReport, CleaningRules, clean
-from nmt.data.language_identification import LanguageCheck
 from nmt.data.sampler import Row
 from nmt.data.text import Text, apart, cached, key_of, map_shards
 from nmt.special_tokens import BOS, EOS, PAD, UNK
@@ -274,7 +273,6 @@ def clean_text(
     *,
     source_unit: LengthUnit,
     target_unit: LengthUnit,
-    language_check: LanguageCheck | None,
     cache_dir: Path,
     name: str,
 ) -> CleanedText:
@@ -285,7 +283,6 @@ def clean_text(
         rules: What is removed.
         source_unit: What the length of a source is counted in.
         target_unit: What the length of a target is counted in.
-        language_check: With the model of `rules.language`; None where that is off.
         cache_dir: Where the result is kept.
         name: Of the corpus, for the log.
 
@@ -293,7 +290,6 @@ def clean_text(
         ValueError: None does.
     """
     options = asdict(rules)
-    options["language"] = None if language_check is None else language_check.key()
     key = key_of(_VERSION, train.key, options, source_unit, target_unit)
 
     def make(folder: Path) -> None:
@@ -302,7 +298,6 @@ def clean_text(
             rules=rules,
             source_unit=source_unit,
             target_unit=target_unit,
-            language_check=language_check,
         )
         np.save(folder / "rows.npy", found.rows)
         np.save(folder / "source_units.npy", found.source_units)

@@ -17,7 +17,6 @@ from datasets import Dataset, concatenate_datasets
 from nmt.data.cleaning import CleaningRules
 from nmt.data.corpus import Corpus, CorpusOptions
 from nmt.data.joining import join_test
-from nmt.data.language_identification import LanguageCheck, load_identifier
 from nmt.data.preparation import CleanedText, clean_text
 from nmt.data.sampler import Share
 from nmt.data.text import Text, content_key
@@ -60,22 +59,6 @@ class Part:
         return corpus
 
     @cached_property
-    def language_check(self) -> LanguageCheck | None:
-        """What the rule `language` needs; None where it is off.
-
-        Raises:
-            ValueError: The model file is missing, damaged or of other languages.
-        """
-        if not self.rules.language:
-            return None
-        languages = (self.options.source_lang, self.options.target_lang)
-        try:
-            identifier = load_identifier(self.rules.language, languages=languages)
-        except ValueError as error:
-            raise ValueError(f"data.cleaning.language: {error}") from error
-        return LanguageCheck(identifier, *languages)
-
-    @cached_property
     def cleaned(self) -> CleanedText:
         """The training pairs that are used."""
         return clean_text(
@@ -83,7 +66,6 @@ class Part:
             self.rules,
             source_unit=self.source_unit,
             target_unit=self.target_unit,
-            language_check=self.language_check,
             cache_dir=self.cache_dir,
             name=self.options.name,
         )
@@ -128,8 +110,6 @@ class RunText:
 
     def read(self) -> None:
         """Reads all text there is; what else the corpora need is looked at before."""
-        for part in self.parts.values():
-            _ = part.language_check
         for part in self.parts.values():
             for split in part.corpus:
                 part.corpus.text(split)

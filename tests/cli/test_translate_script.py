@@ -16,9 +16,7 @@ import torch
 
 from nmt.checkpoint import FORMAT_VERSION, HYPER_PARAMETERS
 from nmt.cli.translate import main
-from nmt.data.language_identification import LEAST_WORDS, LanguageIdentifier
 from nmt.data.preparation import train_tokenizer
-from nmt.models.language_classifier import LanguageClassifier
 from nmt.models.recurrent import RecurrentEncoderDecoder
 from nmt.tokenizer import Tokenizer
 from nmt.translator import Translator
@@ -270,22 +268,6 @@ def test_sampling_draws_what_its_seed_says(translate, expected):
     assert (status, several.count(b"\n")) == (0, 9)
 
 
-def test_checking_the_language_changes_no_translation(translate, expected, tmp_path, caplog):
-    path = tmp_path / "en-de.pt"
-    model = LanguageClassifier(num_buckets=101, width=5, hidden=3, attention_dim=7)
-    torch.nn.init.zeros_(model.output.weight)
-    torch.nn.init.constant_(model.output.bias, 9.0)  # all is German, the source language
-    LanguageIdentifier(("en", "de"), model).save(path)
-    assert translate(SOURCE, "--check-language", str(path)) == (0, as_file(expected))
-    words = [{word.lower() for word in line.decode().split()} for line in expected]
-    assert not any(len(line) >= LEAST_WORDS for line in words)
-    assert caplog.messages == ["0 of 3 translations look untranslated (de)"]
-    model_file = path.read_bytes()
-    options = ["--check-language", str(path), "--output", str(path)]
-    assert translate(SOURCE, *options) == (1, b"")
-    assert path.read_bytes() == model_file
-
-
 def test_given_translations_are_scored(translate, checkpoint, tmp_path, capsys):
     references = ["A girl.", "", "Two dogs play."]
     path = tmp_path / "references"
@@ -388,8 +370,6 @@ def test_progress_is_shown_on_a_terminal_only(translate, expected, monkeypatch, 
         (["--score", "x", "--beam-size", "3"], "--beam-size has no meaning with --score"),
         (["--score", "x", "--max-source-length", "9"], "--max-source-length has no meaning with"),
         (["--score", "no-such-file"], "no-such-file cannot be opened"),
-        (["--score", "x", "--check-language", "y"], "--check-language has no meaning with --score"),
-        (["--check-language", "no-such-file"], "identifier no-such-file does not exist"),
         (["--prefix", "no-such-file"], "no-such-file cannot be opened"),
         (["--precision", "fp8"], "precision is 'fp8'"),
         (["--max-length", "-2"], "max_length is -2"),

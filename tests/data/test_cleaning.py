@@ -20,7 +20,6 @@ def cleaned(pairs, *, units=("word", "word"), **rules):
         rules=CleaningRules(**{**OFF, **rules}),
         source_unit=units[0],
         target_unit=units[1],
-        language_check=None,
     )
     lengths = [count_units(source[row], units[0]) for row in found.rows]
     assert found.source_units.tolist() == lengths

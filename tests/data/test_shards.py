@@ -96,9 +96,9 @@ def is_running(process):
 @pytest.mark.parametrize("processes", [1, 2])
 def test_cleaning_in_shards_is_cleaning_at_once(text, monkeypatch, processes):
     monkeypatch.setattr(shards, "default_processes", lambda: processes)
-    found = clean(text, rules=RULES, language_check=None)
+    found = clean(text, rules=RULES)
     monkeypatch.setattr(shards, "ROWS", 1000)
-    whole = clean(text, rules=RULES, language_check=None)
+    whole = clean(text, rules=RULES)
     assert found.rows.tolist() == whole.rows.tolist()
     assert found.source_units.tolist() == whole.source_units.tolist()
     assert found.report == whole.report
