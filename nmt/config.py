@@ -302,7 +302,7 @@ def check_config(config: DictConfig) -> None:
     check("scheduler", "nmt.training.schedules.")
     target_lang = OmegaConf.select(config, "data.target_lang")
     if target_lang is not None:
-        check_metrics(target_lang)
+        check_metrics(target_lang, config.metrics)
 
 
 @contextmanager

@@ -31,6 +31,7 @@ SECTIONS = ("compare", "training", "checkpoint", "metrics", "probes")
 MODELS = ("rnn", "bahdanau", "sutskever", "transformer")
 # Times and what holds them, versions, names of modules: the keys must be there, not the values.
 MAY_DIFFER = {"seconds", "tokens_per_s", "checkpoint_sha256", "versions", "_target_"}
+MAY_GO = {"ter", "ter_signature"}  # computed on request only
 # In commands {work} is what the tree that runs them writes to, {old} what the old tree writes to,
 # and {tree} the code of the old tree.
 TRAIN = (
@@ -192,7 +193,8 @@ def read(path: Path) -> Any:
 def unequal(old: Any, new: Any, where: str) -> Iterator[str]:
     """Compares nested values: all that the old one has must be there and equal; more may be."""
     if isinstance(old, dict) and isinstance(new, dict):
-        yield from (f"{where}: {key} is lost" for key in old if key not in new)
+        lost = (key for key in old if key not in new and key not in MAY_GO)
+        yield from (f"{where}: {key} is lost" for key in lost)
         for key in (key for key in old if key in new):
             yield from unequal(old[key], new[key], f"{where}: {key}")
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):

@@ -1,28 +1,24 @@
-"""Scores a checkpoint on a corpus or a pair of files; behind `scripts/evaluate.py`.
+"""Translates and scores: the end of a run, and the program behind `scripts/evaluate.py`.
 
-Translates and scores the splits of a corpus; what `train` and `evaluate` share.
-
-The end of a run: translate with the best checkpoint, write the run folder, print.
+`write_results` fills the folder of a run that has just been trained. `main` scores a checkpoint on
+the corpus of its run, on another corpus, or on plain files with one or more references. What takes
+seconds to import waits until the options have been checked.
 """
 
 from __future__ import annotations
 
 import logging
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from datasets import Dataset
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from rich.console import Console
 
 import nmt
 from nmt.config import check_config, hydra_main
-from nmt.data.datamodule import TranslationDataModule
-from nmt.evaluation.figures import plot_bleu_by_length
 from nmt.evaluation.results import (
     SplitResult,
     TranslatedSentence,
@@ -34,35 +30,125 @@ from nmt.evaluation.results import (
     write_metrics,
     write_translations,
 )
-from nmt.tokenizer import LengthUnit, count_units
-from nmt.training.module import TranslationModule
-from nmt.translator import Translator
+from nmt.tokenizer import LengthUnit, count_units, default_unit
 
 if TYPE_CHECKING:
+    import torch
     from datasets import Dataset
 
-    from nmt.tokenizer import LengthUnit
+    from nmt.data.datamodule import TranslationDataModule
+    from nmt.training.module import TranslationModule
     from nmt.translator import Translator
 
 logger = logging.getLogger(__name__)
 
+LIBRARIES = ("torch", "pytorch-lightning", "sentencepiece", "datasets", "sacrebleu")
 
-def assess_split(
-    translator: Translator, name: str, split: Dataset, *, unit: LengthUnit, batch_tokens: int
-) -> SplitResult:
-    """Translates every source of a split and scores the translations against its references.
+
+@hydra_main("evaluate")
+def main(config: DictConfig) -> None:
+    """Translates the split, prints its scores, and writes them where asked."""
+    check_config(config)
+    import torch
+
+    from nmt.checkpoint import build
+    from nmt.evaluation.metrics import check_metrics
+    from nmt.translator import Translator
+
+    if config.output is not None:  # before the work: it may be no place to write to
+        Path(config.output).mkdir(parents=True, exist_ok=True)
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    translator = Translator.from_checkpoint(config.checkpoint, device=config.device)
+    if config.decoding is not None:
+        decoding: Any = OmegaConf.to_container(config.decoding, resolve=True)
+        translator.search = build(decoding, allowed=("nmt.decoding.",))
+    check_metrics(translator.target_lang, config.metrics)
+    splits, unit = _splits(config, translator)
+    _warn_of_capitals(splits, translator)
+    results = assess(
+        translator, splits, unit=unit, batch_tokens=config.batch_tokens, metrics=config.metrics
+    )
+    console = Console()
+    print_scores(console, results)
+    print_examples(console, results[0].sentences)
+    if config.output is not None:
+        facts = {"checkpoint": str(config.checkpoint), "search": repr(translator.search)}
+        curves = {result.name: result for result in results}
+        print_paths(console, _write(Path(config.output), results, facts, curves))
+
+
+def write_results(
+    config: DictConfig, data: TranslationDataModule, module: TranslationModule, best: Path
+) -> None:
+    """Evaluates the best checkpoint on the validation and test splits; writes and prints it all."""
+    from nmt.translator import Translator
+
+    device = module.trainer.strategy.root_device  # `module.device` is the CPU after `fit`
+    results = assess(
+        Translator.from_checkpoint(best, device=str(device)),
+        {name: data.split(name) for name in [*data.test_splits, *data.valid_splits]},
+        unit=data.length_unit,
+        batch_tokens=config.data.eval_token_budget,
+        metrics=config.metrics,
+    )
+    run = Path(config.run_dir)
+    facts = _facts(config, data, module, device, best.relative_to(run))
+    paths = _write(
+        run,
+        results,
+        facts,
+        {result.name: result for result in results if result.name not in data.valid_splits},
+        longest_train=data.longest_train_source_words,
+        title=f"{run.parent.name}: BLEU by source length",
+    )
+    paths += [path for path in (run / "config.yaml", run / "metrics.csv", best) if path.exists()]
+    _print_run(facts, results, paths)
+
+
+def assess(
+    translator: Translator,
+    splits: Mapping[str, Dataset],
+    *,
+    unit: LengthUnit,
+    batch_tokens: int,
+    metrics: Sequence[str],
+) -> list[SplitResult]:
+    """Translates every source of each split and scores the translations against its references.
 
     Args:
         translator: The model and its search.
-        name: Name of the split.
-        split: Columns source and target, raw text; perhaps document and kind.
-        unit: What source lengths are counted in, "word" or "character".
+        splits: By name; columns source and target, raw text; perhaps document, kind and
+            more_references.
+        unit: What source lengths are counted in.
         batch_tokens: Most source tokens in a batch.
+        metrics: As for `nmt.evaluation.metrics.score`.
     """
+    results = []
+    for name, split in splits.items():
+        sentences = _translated(translator, split, unit=unit, batch_tokens=batch_tokens)
+        result = score_split(
+            name, sentences, target_lang=translator.target_lang, unit=unit, metrics=metrics
+        )
+        results.append(result)
+        if result.num_unfinished:
+            logger.warning(
+                "%d of %d translations of %s ended at the length limit before the model ended "
+                "them: raise decoding.max_length or decoding.max_length_ratio.",
+                result.num_unfinished,
+                len(sentences),
+                name,
+            )
+    return results
+
+
+def _translated(
+    translator: Translator, split: Dataset, *, unit: LengthUnit, batch_tokens: int
+) -> list[TranslatedSentence]:
     translations = translator.translate(split["source"][:], batch_tokens=batch_tokens)
-    origins = split.select_columns([c for c in ("document", "kind") if c in split.column_names])
-    facts = list(origins) if origins.column_names else [{}] * len(split)
-    sentences: Sequence[TranslatedSentence] = [
+    known = [c for c in ("document", "kind", "more_references") if c in split.column_names]
+    facts = list(split.select_columns(known)) if known else [{}] * len(split)
+    return [
         TranslatedSentence(
             index=index,
             source=translation.source,
@@ -70,51 +156,35 @@ def assess_split(
             hypothesis=translation.text,
             score=translation.score,
             source_words=count_units(translation.source, unit),
+            finished=translation.alternatives[0].finished,
             **fact,
         )
         for index, (translation, reference, fact) in enumerate(
             zip(translations, split["target"][:], facts, strict=True)
         )
     ]
-    return score_split(name, sentences, target_lang=translator.target_lang, unit=unit)
 
 
-LIBRARIES = ("torch", "pytorch-lightning", "sentencepiece", "datasets", "sacrebleu")
+def _write(
+    folder: Path,
+    results: Sequence[SplitResult],
+    facts: Mapping[str, Any],
+    curves: Mapping[str, SplitResult],
+    **figure: Any,
+) -> list[Path]:
+    """Writes translations, metrics and the figure, and returns their paths."""
+    from nmt.evaluation.figures import plot_bleu_by_length
 
-
-def write_results(
-    config: DictConfig, data: TranslationDataModule, module: TranslationModule, best: Path
-) -> None:
-    """Evaluates the best checkpoint on the validation and test splits; writes and prints it all."""
-    device = module.trainer.strategy.root_device  # `module.device` is the CPU after `fit`
-    translator = Translator.from_checkpoint(best, device=str(device))
-    results = [
-        assess_split(
-            translator,
-            name,
-            data.split(name),
-            unit=data.length_unit,
-            batch_tokens=config.data.eval_token_budget,
-        )
-        for name in [*data.test_splits, *data.valid_splits]
-    ]
-    run = Path(config.run_dir)
-    metrics = {result.name: result.metrics() for result in results} | _facts(
-        config, data, module, device, best.relative_to(run)
-    )
-    paths = [
-        *(write_translations(run, result) for result in results),
-        write_metrics(run, metrics),
+    return [
+        *(write_translations(folder, result) for result in results),
+        write_metrics(folder, {result.name: result.metrics() for result in results} | facts),
         plot_bleu_by_length(
-            {r.name: r.buckets for r in results if r.name not in data.valid_splits},
-            run / "bleu_by_length.png",
-            unit=data.length_unit,
-            longest_train=data.longest_train_source_words,
-            title=f"{run.parent.name}: BLEU by source length",
+            {name: result.buckets for name, result in curves.items()},
+            folder / "bleu_by_length.png",
+            unit=results[0].unit,
+            **figure,
         ),
     ]
-    paths += [path for path in (run / "config.yaml", run / "metrics.csv", best) if path.exists()]
-    _print(metrics, results, paths)
 
 
 def _facts(
@@ -125,7 +195,13 @@ def _facts(
     best: Path,
 ) -> dict[str, Any]:
     """Returns the keys of metrics.json that are no scores."""
+    import torch
+
     parameters = module.model.num_parameters()
+    if device.type == "cuda":
+        device_name = torch.cuda.get_device_name(device)
+    else:
+        device_name = f"{device.type}, {torch.get_num_threads()} threads"
     return {
         "model_name": config.model_name,
         "num_parameters": {"total": parameters.total, "embedding": parameters.embedding},
@@ -141,130 +217,43 @@ def _facts(
         "seed": config.seed,
         "decoding": OmegaConf.to_container(config.decoding, resolve=True),
         "best_checkpoint": str(best),
-        "device": _device_name(device),
+        "device": device_name,
         "versions": {name: version(name) for name in LIBRARIES}
         | {"nmt": nmt.__version__, "python": platform.python_version()},
     }
 
 
-def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{device.type}, {torch.get_num_threads()} threads"
-
-
-def _print(metrics: dict[str, Any], results: Sequence[SplitResult], paths: Sequence[Path]) -> None:
+def _print_run(
+    facts: Mapping[str, Any], results: Sequence[SplitResult], paths: Sequence[Path]
+) -> None:
     console = Console()
     print_scores(console, results)
     print_examples(console, results[0].sentences)
-    embedding = metrics["num_parameters"]["embedding"]
-    other = metrics["num_parameters"]["total"] - embedding
-    tokens, seconds = metrics["target_tokens_seen"], metrics["seconds"]
+    embedding = facts["num_parameters"]["embedding"]
+    other = facts["num_parameters"]["total"] - embedding
+    tokens, seconds = facts["target_tokens_seen"], facts["seconds"]
     rate = tokens / max(0.1, seconds)  # a run of one update may take 0.0 s
     print_facts(
         console,
         [
             ("parameters", f"{embedding:,} embedding + {other:,} other"),
-            ("updates", f"{metrics['updates']:,} ({metrics['skipped_updates']} skipped)"),
+            ("updates", f"{facts['updates']:,} ({facts['skipped_updates']} skipped)"),
             ("target tokens", f"{tokens:,} in {seconds:,.0f} s, {rate:,.0f} a second"),
-            ("longest input", f"{metrics['longest_train_source_words']} {metrics['length_unit']}s"),
+            ("longest input", f"{facts['longest_train_source_words']} {facts['length_unit']}s"),
         ],
     )
     print_paths(console, paths)
 
 
-@hydra_main("evaluate")
-def main(config: DictConfig) -> None:
-    """Translates the split, prints its scores, and writes them where asked."""
-    check_config(config)
-    import torch
-    from rich.console import Console
-
-    from nmt.checkpoint import build
-    from nmt.evaluation.figures import plot_bleu_by_length
-    from nmt.evaluation.metrics import check_metrics
-    from nmt.evaluation.results import (
-        print_examples,
-        print_paths,
-        print_scores,
-        write_metrics,
-        write_translations,
-    )
-    from nmt.translator import Translator
-
-    if config.output is not None:  # before the work: it may be no place to write to
-        Path(config.output).mkdir(parents=True, exist_ok=True)
-    if config.threads is not None:
-        torch.set_num_threads(config.threads)
-    translator = Translator.from_checkpoint(config.checkpoint, device=config.device)
-    if config.decoding is not None:
-        decoding: Any = OmegaConf.to_container(config.decoding, resolve=True)
-        translator.search = build(decoding, allowed=("nmt.decoding.",))
-    check_metrics(translator.target_lang)
-    splits, unit = _splits(config, translator)
-    _warn_of_capitals(splits, translator)
-    results = [
-        assess_split(translator, name, split, unit=unit, batch_tokens=config.batch_tokens)
-        for name, split in splits.items()
-    ]
-    console = Console()
-    print_scores(console, results)
-    print_examples(console, results[0].sentences)
-    if config.output is None:
-        return
-    output = Path(config.output)
-    metrics = {result.name: result.metrics() for result in results} | {
-        "checkpoint": str(config.checkpoint),
-        "search": repr(translator.search),
-    }
-    written = [write_translations(output, result) for result in results]
-    written.append(write_metrics(output, metrics))
-    curves = {result.name: result.buckets for result in results}
-    written.append(plot_bleu_by_length(curves, output / "bleu_by_length.png", unit=unit))
-    print_paths(console, written)
-
-
-def _warn_of_capitals(splits: dict[str, Dataset], translator: Translator) -> None:
-    if translator.tokenizer.lowercase:
-        names = [
-            name
-            for name, split in splits.items()
-            if any(reference != reference.lower() for reference in split["target"][:])
-        ]
-        if names:
-            logger.warning(
-                "The model was trained on lower-cased text, but the references of %s have "
-                "capitals and are scored as they are: lower-case them to compare with its run.",
-                ", ".join(names),
-            )
-
-
 def _splits(config: DictConfig, translator: Translator) -> tuple[dict[str, Dataset], LengthUnit]:
     """Returns what is to be translated, by name, and what its source lengths are counted in."""
-    from datasets import Dataset
     from hydra.utils import instantiate
 
-    from nmt.data.files import Languages, language_of, read_parallel
     from nmt.study.probes.trained_run import data_of_run
-    from nmt.tokenizer import default_unit
 
     languages = (translator.source_lang, translator.target_lang)
     if config.source is not None or config.reference is not None:
-        if config.source is None or config.reference is None or config.data is not None:
-            raise ValueError(
-                f"source={config.source} reference={config.reference}: give both files and no data."
-            )
-        files = [config.source, config.reference]
-        if [language_of(Path(file)) for file in files] == [*reversed(languages)]:
-            raise ValueError(
-                f"source={config.source} reference={config.reference}: checkpoint "
-                f"{config.checkpoint} translates {'-'.join(languages)}, so swap the two."
-            )
-        text = read_parallel(files, Languages(*languages, {}))
-        if not text.source:
-            raise ValueError(f"source={config.source} has no lines; give a file with sentences.")
-        dataset = Dataset.from_dict({"source": text.source, "target": text.target})
-        return {"files": dataset}, default_unit(translator.source_lang)
+        return {"files": _files(config, languages)}, default_unit(translator.source_lang)
     folder = Path(config.checkpoint).resolve().parents[1]
     if config.data is None and not (folder / "config.yaml").is_file():
         raise ValueError(
@@ -279,3 +268,53 @@ def _splits(config: DictConfig, translator: Translator) -> tuple[dict[str, Datas
         )
     names = [*data.test_splits, *data.valid_splits] if config.split == "all" else [config.split]
     return {name: data.split(name) for name in names}, data.length_unit
+
+
+def _files(config: DictConfig, languages: tuple[str, str]) -> Dataset:
+    """Reads a file of sources and one or more files of references."""
+    from datasets import Dataset
+
+    from nmt.data.files import Languages, language_of, read_lines, read_parallel
+
+    several = isinstance(config.reference, ListConfig)
+    references = list(config.reference) if several else [config.reference]
+    if config.source is None or None in references or not references or config.data is not None:
+        raise ValueError(
+            f"source={config.source} reference={config.reference}: give both files and no data."
+        )
+    files = [config.source, references[0]]
+    if [language_of(Path(file)) for file in files] == [*reversed(languages)]:
+        raise ValueError(
+            f"source={config.source} reference={references[0]}: checkpoint "
+            f"{config.checkpoint} translates {'-'.join(languages)}, so swap the two."
+        )
+    text = read_parallel(files, Languages(*languages, {}))
+    if not text.source:
+        raise ValueError(f"source={config.source} has no lines; give a file with sentences.")
+    columns: dict[str, Any] = {"source": text.source, "target": text.target}
+    more = [read_lines(file) for file in references[1:]]
+    for file, lines in zip(references[1:], more, strict=True):
+        if len(lines) != len(text.source):
+            raise ValueError(
+                f"{file} has {len(lines)} lines and {config.source} has {len(text.source)}: "
+                "give a reference for each source."
+            )
+    if more:
+        columns["more_references"] = list(zip(*more, strict=True))
+    return Dataset.from_dict(columns)
+
+
+def _warn_of_capitals(splits: Mapping[str, Dataset], translator: Translator) -> None:
+    if not translator.tokenizer.lowercase:
+        return
+    capitals = [
+        name
+        for name, split in splits.items()
+        if any(reference != reference.lower() for reference in split["target"][:])
+    ]
+    if capitals:
+        logger.warning(
+            "The model was trained on lower-cased text, but the references of %s have "
+            "capitals and are scored as they are: lower-case them to compare with its run.",
+            ", ".join(capitals),
+        )

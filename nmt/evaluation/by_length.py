@@ -1,7 +1,7 @@
 """Scores by input length: does a model still translate when the sentence grows?
 
 Each sentence falls into one bucket by its source length, counted in a unit of the text (words or
-characters), never in pieces of a model's tokenizer, so buckets hold the same sentences for every
+characters), never in pieces of a model's tokenizer. So buckets hold the same sentences for every
 model (compare Bahdanau et al. 2015, figure 2).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nmt.evaluation.metrics import bleu_score, chrf
 
@@ -23,13 +23,13 @@ BUCKET_METHOD = (
 
 @dataclass(frozen=True)
 class Bucket:
-    """The scores of the sentences whose source is `low` to `high` units long, both inclusive.
+    """The sentences whose source is `low` to `high` units long, both inclusive, and their scores.
 
     Attributes:
         low: Shortest length that belongs here.
         high: Longest length that belongs here; None for the last, open bucket.
         num_sentences: Sentences in the bucket.
-        bleu: Their corpus BLEU, 0 to 100; None in an empty bucket, as the three below.
+        bleu: Their corpus BLEU, 0 to 100; None where nothing was scored, as the three below.
         chrf: Their corpus chrF2, 0 to 100.
         length_ratio: Tokens of the hypotheses over tokens of the references (0 if those are empty).
         brevity_penalty: BLEU's penalty for short output, 0 to 1.
@@ -37,16 +37,36 @@ class Bucket:
 
     low: int
     high: int | None
-    num_sentences: int
-    bleu: float | None
-    chrf: float | None
-    length_ratio: float | None
-    brevity_penalty: float | None
+    num_sentences: int = 0
+    bleu: float | None = None
+    chrf: float | None = None
+    length_ratio: float | None = None
+    brevity_penalty: float | None = None
 
     @property
     def label(self) -> str:
         """The range for people: "1-10", or "81+" for the open bucket."""
         return f"{self.low}+" if self.high is None else f"{self.low}-{self.high}"
+
+
+def sort_by_length(
+    lengths: Sequence[int], edges: Sequence[int] = DEFAULT_EDGES
+) -> list[tuple[Bucket, list[int]]]:
+    """Sorts sentences into ranges of source lengths: every range, with the indices in it.
+
+    Args:
+        lengths: The source length of each sentence.
+        edges: Longest length of each bucket but the last, which is open: (10, 20) makes 1-10,
+            11-20 and 21+. Sources of length 0, if any, go to the first bucket, then 0-10.
+    """
+    members: list[list[int]] = [[] for _ in range(len(edges) + 1)]
+    for index, length in enumerate(lengths):
+        members[bisect_left(edges, length)].append(index)
+    lows = [min([1, *lengths]), *(edge + 1 for edge in edges)]
+    return [
+        (Bucket(low, high, len(indices)), indices)
+        for low, high, indices in zip(lows, [*edges, None], members, strict=True)
+    ]
 
 
 def bleu_by_length(
@@ -56,6 +76,7 @@ def bleu_by_length(
     *,
     target_lang: str,
     edges: Sequence[int] = DEFAULT_EDGES,
+    more_references: Sequence[Sequence[str]] = (),
 ) -> list[Bucket]:
     """Scores each range of source lengths by itself; the counts add up to the number of sentences.
 
@@ -68,25 +89,18 @@ def bleu_by_length(
         references: The raw reference of each.
         lengths: The source length of each, in words or characters.
         target_lang: Language code that decides BLEU's tokenizer.
-        edges: Longest length of each bucket but the last, which is open: (10, 20) makes 1-10,
-            11-20 and 21+. Sources of length 0, if any, go to the first bucket, then 0-10.
-
-    Raises:
-        ValueError: if counts differ, a length is negative, or the edges do not ascend from 1.
+        edges: As for `sort_by_length`.
+        more_references: Further sets of references, which count as alternatives.
     """
-    _check_lengths(hypotheses, lengths, edges)
-    members: list[list[int]] = [[] for _ in range(len(edges) + 1)]
-    for index, length in enumerate(lengths):
-        members[bisect_left(edges, length)].append(index)
-    lows = [min(1, *lengths), *(edge + 1 for edge in edges)]
+    assert len(lengths) == len(hypotheses)
     return [
-        _score_bucket(
+        _scored(
+            bucket,
             [hypotheses[index] for index in indices],
-            [references[index] for index in indices],
-            target_lang=target_lang,
-            bounds=(low, high),
+            [[texts[index] for index in indices] for texts in (references, *more_references)],
+            target_lang,
         )
-        for indices, low, high in zip(members, lows, [*edges, None], strict=True)
+        for bucket, indices in sort_by_length(lengths, edges)
     ]
 
 
@@ -96,36 +110,16 @@ def trim_empty(buckets: Sequence[Bucket]) -> list[Bucket]:
     return list(buckets[filled[0] : filled[-1] + 1]) if filled else []
 
 
-def _score_bucket(
-    hypotheses: list[str],
-    references: list[str],
-    *,
-    target_lang: str,
-    bounds: tuple[int, int | None],
+def _scored(
+    bucket: Bucket, hypotheses: list[str], references: list[list[str]], target_lang: str
 ) -> Bucket:
     if not hypotheses:
-        return Bucket(*bounds, 0, None, None, None, None)
-    score = bleu_score(hypotheses, references, target_lang=target_lang, effective_order=True)
-    return Bucket(
-        *bounds,
-        num_sentences=len(hypotheses),
+        return bucket
+    score = bleu_score(hypotheses, *references, target_lang=target_lang, effective_order=True)
+    return replace(
+        bucket,
         bleu=score.score,
-        chrf=chrf(hypotheses, references),
+        chrf=chrf(hypotheses, *references),
         length_ratio=float(score.ratio),
         brevity_penalty=score.bp,
     )
-
-
-def _check_lengths(hypotheses: Sequence[str], lengths: Sequence[int], edges: Sequence[int]) -> None:
-    if len(lengths) != len(hypotheses):
-        raise ValueError(
-            f"There are {len(hypotheses)} hypotheses and {len(lengths)} source lengths; pass "
-            "exactly one length for each hypothesis."
-        )
-    if not lengths or min(lengths) < 0:
-        shortest = min(lengths, default="none at all")
-        raise ValueError(f"The shortest source length is {shortest}; pass lengths of 0 or more.")
-    if not edges or edges[0] < 1 or list(edges) != sorted(set(edges)):
-        raise ValueError(
-            f"The length edges {list(edges)} do not ascend from 1 or more; pass some like 10, 20."
-        )

@@ -1,11 +1,8 @@
-"""What a run leaves behind: translations as JSON lines, scores as `metrics.json`.
+"""What a run leaves behind: translations as JSON lines, scores as `metrics.json`, a summary.
 
 The files of a run folder are a contract: `read_run` gives back what was written, so that runs can
-be compared long after their checkpoints are gone.
-
-What a person reads in the terminal when a model has been evaluated; fits 80 columns.
-
-Sentences and paths go in as `Text`, never as markup: a translation may hold "[/b]" or ":smile:".
+be compared long after their checkpoints are gone. The summary is for a terminal of 80 columns;
+sentences and paths go in as `Text`, never as markup: a translation may hold "[/b]" or ":smile:".
 """
 
 from __future__ import annotations
@@ -13,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +38,8 @@ class TranslatedSentence:
         document: What the sentence is from, where the corpus says it; sentences of one document
             are not independent.
         kind: Whether it is one sentence or several, where the corpus says it.
+        more_references: Further references, where there are several.
+        finished: False where the length limit ended the translation.
     """
 
     index: int
@@ -51,6 +50,8 @@ class TranslatedSentence:
     source_words: int
     document: str | None = None
     kind: str | None = None
+    more_references: Sequence[str] = ()
+    finished: bool = True
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,15 @@ class SplitResult:
     buckets: Sequence[Bucket]
     unit: str
 
+    @property
+    def num_unfinished(self) -> int:
+        """Translations that the length limit ended."""
+        return sum(not sentence.finished for sentence in self.sentences)
+
     def metrics(self) -> dict[str, Any]:
         """Returns the split's entry in `metrics.json`; `sha256` is `corpus_sha256`."""
         scores = self.scores
-        return {
+        entry = {
             "bleu": scores.bleu,
             "chrf": scores.chrf,
             "ter": scores.ter,
@@ -86,7 +92,9 @@ class SplitResult:
             "brevity_penalty": scores.brevity_penalty,
             "length_ratio": scores.length_ratio,
             "num_empty": scores.num_empty,
+            "unfinished": self.num_unfinished,
         }
+        return {name: value for name, value in entry.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -99,27 +107,36 @@ class Run:
 
 
 def score_split(
-    name: str, sentences: Sequence[TranslatedSentence], *, target_lang: str, unit: str
+    name: str,
+    sentences: Sequence[TranslatedSentence],
+    *,
+    target_lang: str,
+    unit: str,
+    metrics: Sequence[str] = ("bleu", "chrf"),
 ) -> SplitResult:
     """Scores the translations of a split, in all and by source length.
 
     Args:
         name: Name of the split.
-        sentences: Its sentences in order, none missing.
+        sentences: Its sentences in order, none missing; all have as many references.
         target_lang: Language code that decides BLEU's tokenizer.
         unit: What `source_words` counts, "word" or "character".
-
-    Raises:
-        ValueError: if there is no sentence.
+        metrics: As for `nmt.evaluation.metrics.score`.
     """
     hypotheses = [sentence.hypothesis for sentence in sentences]
     references = [sentence.reference for sentence in sentences]
-    lengths = [sentence.source_words for sentence in sentences]
+    more = [list(column) for column in zip(*(s.more_references for s in sentences), strict=True)]
     return SplitResult(
         name=name,
         sentences=sentences,
-        scores=score(hypotheses, references, target_lang=target_lang),
-        buckets=bleu_by_length(hypotheses, references, lengths, target_lang=target_lang),
+        scores=score(hypotheses, references, *more, target_lang=target_lang, metrics=metrics),
+        buckets=bleu_by_length(
+            hypotheses,
+            references,
+            [sentence.source_words for sentence in sentences],
+            target_lang=target_lang,
+            more_references=more,
+        ),
         unit=unit,
     )
 
@@ -127,20 +144,29 @@ def score_split(
 def corpus_sha256(sentences: Sequence[TranslatedSentence]) -> str:
     """Names a test set: SHA-256 of its lines "source TAB reference LF" in UTF-8.
 
-    For a corpus in two line files it is what `paste SOURCE REFERENCE | sha256sum` prints.
+    For a corpus in line files it is what `paste SOURCE REFERENCE... | sha256sum` prints.
     """
     digest = hashlib.sha256()
     for sentence in sentences:
-        digest.update(f"{sentence.source}\t{sentence.reference}\n".encode())
+        texts = (sentence.source, sentence.reference, *sentence.more_references)
+        digest.update(("\t".join(texts) + "\n").encode())
     return digest.hexdigest()
 
 
 def write_translations(directory: str | Path, result: SplitResult) -> Path:
     """Writes `<split>.jsonl`, one JSON object a sentence, and returns its path.
 
-    UTF-8, unescaped; only LF ends a line, so other line separators stay inside their strings.
+    UTF-8, unescaped; only LF ends a line, so other line separators stay inside their strings. A
+    field that has its default value is left out.
     """
-    rows = ({k: v for k, v in asdict(row).items() if v is not None} for row in result.sentences)
+    rows = (
+        {
+            field.name: value
+            for field in fields(sentence)
+            if (value := getattr(sentence, field.name)) != field.default
+        }
+        for sentence in result.sentences
+    )
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     return _write_whole(Path(directory) / f"{result.name}.jsonl", "".join(lines))
 
@@ -151,14 +177,8 @@ def write_metrics(directory: str | Path, metrics: Mapping[str, Any]) -> Path:
     Args:
         directory: The run folder.
         metrics: The entry of each split by its name (`SplitResult.metrics`), and facts of the run.
-
-    Raises:
-        ValueError: if a value is not a plain one that JSON can hold.
     """
-    try:
-        text = json.dumps(metrics, ensure_ascii=False, indent=2)
-    except TypeError as error:
-        raise ValueError(f"metrics.json cannot be written: {error}; pass plain values.") from error
+    text = json.dumps(metrics, ensure_ascii=False, indent=2)
     return _write_whole(Path(directory) / "metrics.json", text + "\n")
 
 
@@ -166,7 +186,7 @@ def read_run(directory: str | Path) -> Run:
     """Reads the metrics and translations of a finished run.
 
     Raises:
-        ValueError: if a file is missing or damaged, or translations and metrics are of different
+        ValueError: A file is missing or damaged, or translations and metrics are of different
             test sets.
     """
     directory = Path(directory)
@@ -175,7 +195,7 @@ def read_run(directory: str | Path) -> Run:
         raise ValueError(f"{directory} has no metrics.json; name the folder of a finished run.")
     metrics = _parse(path, path.read_text(encoding="utf-8"))
     names = [name for name, entry in metrics.items() if isinstance(entry, dict) and "bleu" in entry]
-    splits = {name: list(_read_sentences(directory / f"{name}.jsonl")) for name in names}
+    splits = {name: _read_sentences(directory / f"{name}.jsonl") for name in names}
     for name, sentences in splits.items():
         if corpus_sha256(sentences) != metrics[name]["sha256"]:
             raise ValueError(
@@ -185,16 +205,17 @@ def read_run(directory: str | Path) -> Run:
     return Run(directory=directory, metrics=metrics, splits=splits)
 
 
-def _read_sentences(path: Path) -> Iterator[TranslatedSentence]:
+def _read_sentences(path: Path) -> list[TranslatedSentence]:
     if not path.is_file():
         raise ValueError(f"{path} is missing, though metrics.json has its scores; restore it.")
+    sentences = []
     with path.open(encoding="utf-8", newline="\n") as lines:
         for number, line in enumerate(lines, start=1):
-            row = _parse(path, line, number)
             try:
-                yield TranslatedSentence(**row)
+                sentences.append(TranslatedSentence(**_parse(path, line, number)))
             except TypeError as error:
                 raise ValueError(f"Line {number} of {path} is no translation: {error}.") from error
+    return sentences
 
 
 def _parse(path: Path, text: str, number: int = 1) -> dict[str, Any]:
@@ -207,12 +228,14 @@ def _parse(path: Path, text: str, number: int = 1) -> dict[str, Any]:
 
 
 def _write_whole(path: Path, text: str) -> Path:
-    """Writes under a temporary name first: a reader finds the old file or the new, never a part."""
+    """Writes under a temporary name first: a reader finds the old file or the new, never a part.
+
+    What UTF-8 cannot hold, such as bytes of a file name, is escaped as JSON reads it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        temporary.write_bytes(text.encode("utf-8", errors="backslashreplace"))
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -220,26 +243,28 @@ def _write_whole(path: Path, text: str) -> Path:
 
 
 def print_scores(console: Console, results: Sequence[SplitResult]) -> None:
-    """Prints BLEU, chrF and TER of every split with their signatures, then BLEU by length.
+    """Prints the scores of every split with their signatures, then BLEU by length.
 
     Validation splits are left out of the lengths unless there are no others.
     """
-    table = _table("split", "sentences", "BLEU", "chrF", "TER", "length ratio", "empty")
+    first = results[0].scores
+    signatures = {"BLEU": first.signature, "chrF": first.chrf_signature, "TER": first.ter_signature}
+    names = [name for name, signature in signatures.items() if signature is not None]
+    table = _table("split", "sentences", *names, "length ratio", "empty")
     for result in results:
         scores = result.scores
+        values = (scores.bleu, scores.chrf, scores.ter)
         table.add_row(
             result.name,
             f"{scores.num_sentences:,}",
-            *(f"{value:.2f}" for value in (scores.bleu, scores.chrf, scores.ter)),
+            *(f"{value:.2f}" for value in values if value is not None),
             f"{scores.length_ratio:.2f}",
             f"{scores.num_empty:,}",
         )
     _print_heading(console, "Scores")
     console.print(table)
-    scores = results[0].scores
-    signatures = (scores.signature, scores.chrf_signature, scores.ter_signature)
-    for name, signature in zip(("BLEU", "chrF", "TER "), signatures, strict=True):
-        console.print(Text(f"{name} {signature}", style="dim"), soft_wrap=True)
+    for name in names:
+        console.print(Text(f"{name:4} {signatures[name]}", style="dim"), soft_wrap=True)
     _print_lengths(console, [r for r in results if not r.name.startswith("valid")] or results)
 
 

@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import os
+from dataclasses import replace
 
 import pytest
 
-from nmt.evaluation import results as run_results
+from nmt.evaluation import results
 from nmt.evaluation.metrics import score
 from nmt.evaluation.results import (
     TranslatedSentence,
@@ -70,10 +72,30 @@ def test_an_entry_has_the_scores_their_signatures_and_the_test_set(result):
         target_lang="de",
     )
     entry = result.metrics()
-    assert (entry["bleu"], entry["chrf"], entry["ter"]) == (scores.bleu, scores.chrf, scores.ter)
+    assert (entry["bleu"], entry["chrf"], entry["unfinished"]) == (scores.bleu, scores.chrf, 0)
+    assert "ter" not in entry
     assert entry["signature"] == scores.signature
     assert (entry["num_sentences"], entry["num_empty"]) == (3, 1)
     assert entry["sha256"] == corpus_sha256(result.sentences)
+
+
+def test_what_only_some_sentences_have_is_kept_and_counted(tmp_path):
+    sentences = [
+        replace(sentence(number), more_references=["Ein Kind läuft."], finished=number > 0)
+        for number in range(3)
+    ]
+    result = score_split("test", sentences, target_lang="de", unit="word", metrics=["ter"])
+    entry = result.metrics()
+    assert (entry["unfinished"], entry["ter"]) == (1, result.scores.ter)
+    write_translations(tmp_path, result)
+    write_metrics(tmp_path, {"test": entry})
+    assert read_run(tmp_path).splits == {"test": sentences}
+
+
+def test_bytes_of_a_file_name_survive(tmp_path):
+    path = os.fsdecode(b"r\xe9sultat.ckpt")
+    write_metrics(tmp_path, {"checkpoint": path})
+    assert read_run(tmp_path).metrics == {"checkpoint": path}
 
 
 def test_buckets_of_a_split_follow_its_source_lengths(result):
@@ -90,13 +112,13 @@ def test_the_hash_of_a_test_set_is_that_of_its_pasted_lines():
 
 def test_metrics_that_cannot_be_written_leave_the_old_ones_whole(tmp_path, monkeypatch):
     write_metrics(tmp_path, {"seed": 1})
-    with pytest.raises(ValueError, match="plain values"):
+    with pytest.raises(TypeError):
         write_metrics(tmp_path, {"seed": {1, 2}})
 
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(run_results.Path, "replace", fail)
+    monkeypatch.setattr(results.Path, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
         write_metrics(tmp_path, {"seed": 2})
     assert json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8")) == {"seed": 1}

@@ -51,10 +51,10 @@ def test_scores_signatures_and_counts_of_every_split_are_shown(console):
     lines = lines_of(console)
     assert max(map(cell_len, lines)) <= 80
     table = [line.split() for line in lines]
-    assert ["test_2017_mscoco", "1,237", "100.00", "100.00", "0.00", "1.00", "0"] in table
-    assert ["valid", "2", "100.00", "100.00", "0.00", "1.00", "1"] in table
+    assert ["test_2017_mscoco", "1,237", "100.00", "100.00", "1.00", "0"] in table
+    assert ["valid", "2", "100.00", "100.00", "1.00", "1"] in table
     text = console.file.getvalue()
-    for signature in (results[0].scores.signature, results[0].scores.ter_signature):
+    for signature in (results[0].scores.signature, results[0].scores.chrf_signature):
         assert signature in text
 
 
