@@ -4,9 +4,13 @@ import ast
 import contextlib
 import io
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_dir
+
+from nmt.config import config_directory
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -121,3 +125,34 @@ def test_every_relative_link_leads_to_a_file(path):
     links = LINK.findall(BLOCK.sub("", path.read_text(encoding="utf-8")))
     local = [link for link in links if "://" not in link]
     assert [link for link in local if not (path.parent / link).exists()] == []
+
+
+def test_every_path_that_the_development_page_names_exists():
+    text = BLOCK.sub("", (DOCS / "development.md").read_text(encoding="utf-8"))
+    paths = re.findall(r"`((?:nmt|conf|scripts|tests)/[\w/.]+)`", text)
+    assert len(paths) > 40
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_readmes_fit_a_page():
+    for path in ROOT.glob("README*.md"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert len(lines) <= 150
+        assert max(map(len, lines)) <= 120
+
+
+def train_commands(path):
+    """Yields the options of each `python train.py` of a page, but for placeholders and sweeps."""
+    for language, code in BLOCK.findall(path.read_text(encoding="utf-8")):
+        lines = code.replace("\\\n", " ").splitlines() if language == "bash" else []
+        for words in (shlex.split(line, comments=True) for line in lines):
+            if "train.py" in words and "-m" not in words:
+                yield [word for word in words[words.index("train.py") + 1 :] if "..." not in word]
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=str)
+def test_every_training_command_has_options_that_exist(path):
+    for options in train_commands(path):
+        if "model=mine" not in options:
+            with initialize_config_dir(str(config_directory()), version_base="1.3"):
+                compose("train", overrides=options)
