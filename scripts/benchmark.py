@@ -6,22 +6,16 @@ Sides that are compared take turns, round by round, so that a busy machine hits 
 import argparse
 import json
 import platform
+import sys
 from pathlib import Path
 
 import torch
-from benchmarks import attention, corpus, data, ddp, decode, sdpa, train
 
-from nmt.checks import at_least
+sys.path[0] = str(Path(__file__).parents[1])  # the programs beside this one are no libraries
 
-BENCHMARKS = {
-    "attention": attention,
-    "corpus": corpus,
-    "data": data,
-    "ddp": ddp,
-    "decode": decode,
-    "sdpa": sdpa,
-    "train": train,
-}
+from scripts.benchmarks import attention, data, decode, train  # noqa: E402
+
+BENCHMARKS = {"attention": attention, "data": data, "decode": decode, "train": train}
 
 
 def main() -> None:
@@ -38,9 +32,6 @@ def main() -> None:
     if arguments.output is not None:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)  # before the work
     try:
-        for name in ("threads", "updates", "rounds", "pairs"):
-            if getattr(arguments, name, None) is not None:
-                at_least(name, getattr(arguments, name), 1)
         torch.set_num_threads(arguments.threads)
         figures = BENCHMARKS[arguments.benchmark].run(arguments)
     except ValueError as error:

@@ -1,34 +1,49 @@
-r"""Kills a training again and again and shows that it ends as one that was left alone.
+r"""Kills a training again and again and shows that it ends like one that was left alone.
 
     python scripts/stress.py --kills 20
     python scripts/stress.py --kills 20 data.num_workers=2 \
         trainer=ddp trainer.accelerator=cpu trainer.devices=2
 
-A small run is trained to its end. The same run is trained again, all its processes are killed
-(SIGKILL) at random moments, also while validating, while writing a checkpoint and between the
-micro-batches of an update, and it is resumed from `last.ckpt` each time. What both leave is then
-compared bit by bit, times apart. Exit status: 0 when nothing differs, else 1.
+A small run is trained to its end. The same run is trained again: all its processes are killed
+(SIGKILL) at random moments, also while it validates, writes a checkpoint or is between two
+micro-batches of an update, and each time it resumes from `last.ckpt`. The two run folders are then
+compared bit by bit, except for times. Exit status: 0 when nothing differs, else 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import csv
+import json
+import os
+import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-from survival.end_state import differences
-from survival.kills import Kill, kill_at, killed_in_the_end, plan_kills, start
-from survival.phase import Phase
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
 
 TRAIN = Path(__file__).parents[1] / "train.py"
 UPDATES, ACCUMULATE = 120, 3
 KINDS = ("anywhere", "accumulating", "validating", "saving", "starting")
+# Up to how many seconds after a run has reached such a moment the kill comes.
+DELAYS = {
+    "anywhere": 3.0,
+    "accumulating": 0.005,
+    "validating": 0.1,
+    "saving": 0.02,
+    "starting": 8.0,
+    "testing": 0.5,
+}
 DEFAULTS = (
     *("data=grammar", "data.grammar.train_size=900", "data.grammar.valid_size=40"),
     *("data.grammar.test_per_bucket=2", "data.token_budget=240", "data.tokenizer.vocab_size=400"),
@@ -39,59 +54,15 @@ DEFAULTS = (
     *("callbacks.last.every_n_updates=7", f"trainer.max_steps={UPDATES}"),
     f"trainer.accumulate_grad_batches={ACCUMULATE}",
 )
-Death = tuple[Kill, Phase]
-
-
-class Stress:
-    """One run that is left alone and one that is killed, in a folder.
-
-    Args:
-        folder: Where everything is written.
-        options: Of train.py, besides `DEFAULTS`.
-    """
-
-    def __init__(self, folder: Path, options: Sequence[str]) -> None:
-        self.folder = folder
-        self._options = options
-
-    def undisturbed(self) -> Path:
-        """Trains to the end; returns the folder of the run."""
-        run = self.folder / "undisturbed"
-        self._finish(run)
-        return run
-
-    def disturbed(self, kills: Sequence[Kill]) -> tuple[Path, list[Death]]:
-        """Trains to the end with these interruptions; returns the folder and what they hit."""
-        run, deaths = self.folder / "disturbed", []
-        for kill in kills:
-            (run / "phase").unlink(missing_ok=True)
-            with killed_in_the_end(self._start(run)) as process:
-                phase = kill_at(process, kill, run / "phase")
-            if phase is not None:
-                deaths.append((kill, phase))
-                print(f"kill {len(deaths)}: {phase.name}, update {phase.update}", flush=True)
-        self._finish(run)
-        return run, deaths
-
-    def _finish(self, run: Path) -> None:
-        with killed_in_the_end(self._start(run)) as process:
-            code = process.wait()
-        if code != 0:
-            log = (self.folder / f"{run.name}.log").read_text(encoding="utf-8", errors="replace")
-            raise ValueError(f"train.py ended with status {code}:\n{log[-3000:]}")
-
-    def _start(self, run: Path) -> subprocess.Popen[bytes]:
-        run.mkdir(parents=True, exist_ok=True)
-        last = run / "checkpoints" / "last.ckpt"
-        command = [
-            *(sys.executable, str(TRAIN), *DEFAULTS, *self._options),
-            f"hydra.run.dir={run}",
-            f"data.cache_dir={self.folder / f'cache-{run.name}'}",
-            "+callbacks.phase._target_=survival.phase.PhaseFile",
-            f"+callbacks.phase.path={run / 'phase'}",
-            *([f"ckpt_path={last}"] if last.exists() else []),
-        ]
-        return start(command, folder=self.folder, log=self.folder / f"{run.name}.log")
+CHECKPOINT_PARTS = {
+    "weights": ("state_dict", "current_model_state", "averaging_state"),
+    "optimizer": ("optimizer_states", "lr_schedulers", "MixedPrecision"),
+    "counters": ("counters", "global_step", "epoch"),
+    "position": ("loops",),
+    "scores": ("callbacks",),
+    "options": ("hyper_parameters", "format_version"),
+}
+TIMES = ("seconds", "tokens_per_s")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -102,37 +73,249 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="kept (default: temporary, kept on a fault)")
     parser.add_argument("options", nargs="*", help="options of train.py")
     arguments = parser.parse_args(argv)
-    if arguments.kills < 1:
-        parser.error(f"--kills is {arguments.kills}: give a number >= 1")
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="nmt-stress-"))
     folder.mkdir(parents=True, exist_ok=True)
-    stress = Stress(folder.resolve(), arguments.options)
+    undisturbed, disturbed = (folder.resolve() / name for name in ("undisturbed", "disturbed"))
+    finish(undisturbed, arguments.options)
     kills = plan_kills(arguments.kills, updates=UPDATES, kinds=KINDS, seed=arguments.seed)
-    undisturbed = stress.undisturbed()
-    disturbed, deaths = stress.disturbed(kills)
+    num_deaths = train_and_kill(disturbed, arguments.options, kills)
     found = differences(undisturbed, disturbed)
-    _print(deaths, found)
+    for part, names in found.items():
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        print(f"{part:24}" + (f"DIFFERS: {', '.join(names[:3])}{more}" if names else "same"))
     if any(found.values()):
         print(f"DIFFERENT; both runs are kept in {folder}.")
         return 1
     if arguments.folder is None:
         shutil.rmtree(folder)
-    print(f"{len(deaths)} kills, nothing differs.")
+    print(f"{num_deaths} kills, nothing differs.")
     return 0
 
 
-def _print(deaths: Sequence[Death], found: dict[str, list[str]]) -> None:
-    """Prints what each kill hit, and whether each part of the end state is the same."""
-    console = Console()
-    table = Table("kill", "aimed at", "hit while", "after update")
-    for number, (kill, phase) in enumerate(deaths, 1):
-        table.add_row(str(number), kill.kind, phase.name, str(phase.update))
-    console.print(table)
-    table = Table("end state", "same")
-    for part, names in found.items():
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        table.add_row(part, f"no: {', '.join(names[:3])}{more}" if names else "yes")
-    console.print(table)
+class Kill(NamedTuple):
+    """When a run is to be killed: `delay` seconds after a moment at or after an update."""
+
+    kind: str  # a key of `DELAYS`
+    update: int
+    delay: float
+
+
+class Phase(NamedTuple):
+    """What a run is doing: a key of `DELAYS` or `training`; and how many updates it has made."""
+
+    name: str
+    update: int
+
+
+def plan_kills(count: int, *, updates: int, kinds: Sequence[str], seed: int) -> list[Kill]:
+    """Spreads `count` kills over the run, each kind as often; the last one hits the test."""
+    draw = random.Random(seed)
+    at = sorted(draw.randrange(updates) for _ in range(count))
+    drawn = [kinds[number % len(kinds)] for number in range(count - 1)]
+    draw.shuffle(drawn)
+    return [
+        Kill(kind, update, draw.uniform(0, DELAYS[kind]))
+        for kind, update in zip([*drawn, "testing"], at, strict=True)
+    ]
+
+
+def finish(run: Path, options: Sequence[str]) -> None:
+    """Trains to the end, from `last.ckpt` where there is one."""
+    with training(run, options) as process:
+        code = process.wait()
+    if code != 0:
+        log = run.with_suffix(".log").read_text(encoding="utf-8", errors="replace")
+        raise SystemExit(f"train.py ended with status {code}:\n{log[-3000:]}")
+
+
+def train_and_kill(run: Path, options: Sequence[str], kills: Sequence[Kill]) -> int:
+    """Trains to the end with these interruptions; prints and counts those that hit it."""
+    num_deaths = 0
+    for kill in kills:
+        (run / "phase").unlink(missing_ok=True)
+        with training(run, options) as process:
+            phase = kill_at(process, kill, run / "phase")
+        if phase is not None:
+            num_deaths += 1
+            aim = f"aimed at {kill.kind}"
+            print(f"kill {num_deaths}: {aim}, hit {phase.name}, update {phase.update}", flush=True)
+    finish(run, options)
+    return num_deaths
+
+
+@contextlib.contextmanager
+def training(run: Path, options: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Starts or resumes a training in a process group of its own and leaves no process behind."""
+    run.mkdir(parents=True, exist_ok=True)
+    last = run / "checkpoints" / "last.ckpt"
+    command = [
+        *(sys.executable, str(TRAIN), *DEFAULTS, *options),
+        f"hydra.run.dir={run}",
+        f"data.cache_dir={run.with_name(f'cache-{run.name}')}",
+        "+callbacks.phase._target_=scripts.stress.PhaseFile",
+        f"+callbacks.phase.path={run / 'phase'}",
+        *([f"ckpt_path={last}"] if last.exists() else []),
+    ]
+    with run.with_suffix(".log").open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            cwd=run.parent,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            kill_group(process)
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kills all processes of a run at once, as a power failure would."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def kill_at(process: subprocess.Popen[bytes], kill: Kill, phase_file: Path) -> Phase | None:
+    """Waits for the moment and kills; returns what it hit, None if the run ended before."""
+    while kill.kind != "starting" and not _reached(kill, read_phase(phase_file)):
+        if process.poll() is not None:
+            return None
+        time.sleep(0.002)
+    time.sleep(kill.delay)
+    if process.poll() is not None:
+        return None
+    kill_group(process)
+    return read_phase(phase_file)
+
+
+def _reached(kill: Kill, phase: Phase) -> bool:
+    if kill.kind == "anywhere":
+        return phase.name != "starting" and phase.update >= kill.update
+    return phase.name == kill.kind and phase.update >= kill.update
+
+
+def read_phase(path: Path) -> Phase:
+    """Returns the newest entry of a `PhaseFile`; `starting` where there is none yet."""
+    words = path.read_text(encoding="ascii").split() if path.exists() else []
+    return Phase(words[0], int(words[1])) if words else Phase("starting", 0)
+
+
+class PhaseFile(pl.Callback):
+    """Writes what rank 0 is doing to a file that outlives it; costs microseconds."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file: int | None = None
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Opens the file."""
+        if trainer.is_global_zero:
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT)
+
+    def _write(self, trainer: pl.Trainer, name: str) -> None:
+        if self._file is not None:
+            os.pwrite(self._file, f"{name} {trainer.global_step}".ljust(40).encode("ascii"), 0)
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Distinguishes the first micro-batch of an update from those whose gradients add up."""
+        within = batch_idx % trainer.accumulate_grad_batches
+        self._write(trainer, "accumulating" if within else "training")
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """A validation begins."""
+        self._write(trainer, "validating")
+
+    def on_save_checkpoint(self, trainer: pl.Trainer, *args: Any) -> None:
+        """A checkpoint is collected, and then written."""
+        self._write(trainer, "saving")
+
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Training is over."""
+        self._write(trainer, "testing")
+
+
+def differences(first: Path, second: Path) -> dict[str, list[str]]:
+    """Returns for each part of two run folders the names of the values that differ."""
+    found: dict[str, list[str]] = {}
+    for name in ("last", "best"):
+        contents = [_checkpoint(folder, name) for folder in (first, second)]
+        for part, keys in CHECKPOINT_PARTS.items():
+            sides = [{key: content.get(key) for key in keys} for content in contents]
+            found[f"{name}.ckpt: {part}"] = _unequal(*sides)
+    for name, read in (("metrics.csv", _rows), ("metrics.json", _json)):
+        found[name] = _unequal(read(first / name), read(second / name))
+    texts = [
+        {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.jsonl")}
+        for folder in (first, second)
+    ]
+    found["translations"] = _unequal(*texts)
+    return found
+
+
+def _checkpoint(folder: Path, name: str) -> dict[str, Any]:
+    path = folder / "checkpoints" / f"{name}.ckpt"
+    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    return dict(_without_folder(content, str(folder.resolve())))
+
+
+def _without_folder(value: Any, folder: str) -> Any:
+    """Returns nested values with paths relative to the run folder."""
+    if isinstance(value, str):
+        return value.removeprefix(folder)
+    if isinstance(value, Mapping):
+        return {
+            _without_folder(key, folder): _without_folder(inner, folder)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_without_folder(inner, folder) for inner in value]
+    return value
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _unequal(first: Any, second: Any) -> list[str]:
+    sides = [dict(_leaves(side, "")) for side in (first, second)]
+    names = sides[0].keys() | sides[1].keys()
+    return sorted(name for name in names if not _same(*(side.get(name) for side in sides)))
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Yields dotted name and value of everything that is no dict or list, except times."""
+    if isinstance(value, Mapping):
+        items = [(str(key), inner) for key, inner in value.items()]
+    elif isinstance(value, list | tuple):
+        items = [(str(key), inner) for key, inner in enumerate(value)]
+    else:
+        yield name, value
+        return
+    yield name, len(items)
+    for key, inner in items:
+        if key not in TIMES:
+            yield from _leaves(inner, f"{name}.{key}" if name else key)
+
+
+def _same(first: Any, second: Any) -> bool:
+    if isinstance(first, Tensor) and isinstance(second, Tensor):
+        return (
+            first.dtype == second.dtype
+            and first.shape == second.shape
+            and first.numpy().tobytes() == second.numpy().tobytes()
+        )
+    # repr distinguishes 1 from 1.0 and True, 0.0 from -0.0; NaN equals NaN.
+    return type(first) is type(second) and repr(first) == repr(second)
 
 
 if __name__ == "__main__":

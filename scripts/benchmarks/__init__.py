@@ -1,1 +1,1 @@
-"""What `scripts/benchmark.py` can measure: one module, with `add_arguments` and `run`, for each."""
+"""One module, with `add_arguments` and `run`, for each question of `scripts/benchmark.py`."""

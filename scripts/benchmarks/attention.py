@@ -5,21 +5,36 @@ forward with backward (as in training). Each point is measured in a process of i
 ends at the first point that takes too much time or memory.
 """
 
+from __future__ import annotations
+
 import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
-from benchmarks.arguments import numbers
-from benchmarks.isolated import isolated, peak_memory
-from benchmarks.mechanisms import MECHANISMS, Mechanism, path_length
+from nmt.models.attention import (
+    AdditiveAttention,
+    SelfAttention,
+    additive_attention,
+    dot_product_weights,
+    merge_heads,
+)
+from nmt.models.variants import EncoderAttention, dense_mask
+from scripts.benchmarks.timing import isolated, numbers, peak_memory
 
+NUM_HEADS = 8
+WINDOW = 64  # as in the block-sparse kernels
+RANDOM_FEATURES = 64
+PATH_LENGTH_OF = 512  # tokens, for which paths are counted
 DIRECTIONS = ("forward", "both")
 _FIT_POINTS = 4
+Layer = Callable[[Tensor], Tensor]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,13 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measures all series, prints a line for each point and returns the figures."""
+    device = "cpu" if arguments.device == "cpu" else torch.cuda.get_device_name()
     series = {}
     for name in arguments.mechanisms:
         mechanism = MECHANISMS[name]
         points, stopped = _measure_series(name, mechanism, arguments)
         series[name] = {
             "operations": mechanism.operations,
-            "exponent": mechanism.exponent,
             "sequential": mechanism.sequential,
             "path_length": path_length(mechanism),
             "points": points,
@@ -53,7 +68,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
                 for quantity in ("seconds", "mib")
             },
         }
-    return {"device": _device_name(arguments.device), "series": series}
+    return {"device": device, "series": series}
 
 
 def fitted_exponent(points: Sequence[tuple[int, float]]) -> float | None:
@@ -97,20 +112,33 @@ def _task(
     quantity: str,
     arguments: argparse.Namespace,
 ) -> Callable[[], float]:
+    device, backward = arguments.device, direction == "both"
+
+    def passes(length: int) -> Callable[[], None]:
+        """Returns a function that makes one pass; on a GPU in bf16, as training does there."""
+        dtype = torch.float32 if device == "cpu" else torch.bfloat16
+        shape = (1, length, arguments.width)
+        x = torch.randn(shape, device=device, dtype=dtype, requires_grad=backward)
+        layer = mechanism.make(x)
+
+        def work() -> None:
+            with torch.set_grad_enabled(backward):
+                output = layer(x)
+            if backward:
+                output.sum().backward()  # type: ignore[no-untyped-call]
+
+        return work
+
     def task() -> float:
         torch.manual_seed(0)
-        device = arguments.device
-        work = _work(mechanism, length, arguments.width, device, backward=direction == "both")
         if quantity == "seconds":
+            work = passes(length)
             work()
             return statistics.median(_seconds(work, device) for _ in range(arguments.rounds))
-        _work(mechanism, 16, arguments.width, device, backward=direction == "both")()
+        passes(16)()
         if device == "cpu":
-            return peak_memory(
-                lambda: _work(
-                    mechanism, length, arguments.width, device, backward=direction == "both"
-                )()
-            )
+            return peak_memory(lambda: passes(length)())
+        work = passes(length)
         work()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -118,23 +146,6 @@ def _task(
         return (torch.cuda.max_memory_allocated() - before) / 2**20
 
     return task
-
-
-def _work(
-    mechanism: Mechanism, length: int, width: int, device: str, *, backward: bool
-) -> Callable[[], None]:
-    """Returns a function that makes one pass; on a GPU in bf16, as training does there."""
-    dtype = torch.float32 if device == "cpu" else torch.bfloat16
-    x = torch.randn(1, length, width, device=device, dtype=dtype, requires_grad=backward)
-    layer = mechanism.make(x)
-
-    def work() -> None:
-        with torch.set_grad_enabled(backward):
-            output = layer(x)
-        if backward:
-            output.sum().backward()  # type: ignore[no-untyped-call]
-
-    return work
 
 
 def _seconds(work: Callable[[], None], device: str) -> float:
@@ -150,13 +161,133 @@ def _seconds(work: Callable[[], None], device: str) -> float:
     return time.perf_counter() - start
 
 
-def _device_name(device: str) -> str:
-    return "cpu" if device == "cpu" else torch.cuda.get_device_name()
-
-
 def _names(text: str) -> list[str]:
     names = [part.strip() for part in text.split(";")]
     for name in names:
         if name not in MECHANISMS:
             raise argparse.ArgumentTypeError(f"{name!r} is none of {'; '.join(MECHANISMS)}")
     return names
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """One line of the table.
+
+    Attributes:
+        make: Builds the layer, x (1, n, D) -> (1, n, D), for inputs like x.
+        operations: Theoretical order for n tokens of width d, with a window w or F features.
+        sequential: Order of operations that must follow each other.
+        pattern: The kind of `EncoderAttention` whose paths are counted; None: neither of them.
+    """
+
+    make: Callable[[Tensor], Layer]
+    operations: str
+    sequential: str = "1"
+    pattern: str | None = "full"
+
+
+def recurrent(x: Tensor) -> Layer:
+    """Makes a GRU."""
+    gru = nn.GRU(x.shape[-1], x.shape[-1], batch_first=True, device=x.device, dtype=x.dtype)
+    return lambda inputs: gru(inputs)[0]
+
+
+def additive(x: Tensor) -> Layer:
+    """Makes Bahdanau's attention with every position as a query."""
+    width, length = x.shape[-1], x.shape[1]
+    attention = AdditiveAttention(
+        query_width=width, memory_width=width, attention_dim=width // NUM_HEADS
+    ).to(x)
+
+    def forward(inputs: Tensor) -> Tensor:
+        keys = attention.key(inputs).expand(length, -1, -1)
+        return additive_attention(attention.query(inputs[0]), keys, attention.v, None) @ inputs
+
+    return forward
+
+
+def by_hand(x: Tensor) -> Layer:
+    """Makes softmax(Q K^T / sqrt(d)) V with the weights written down."""
+    attention = _self_attention(x, NUM_HEADS)
+
+    def forward(inputs: Tensor) -> Tensor:
+        query, keys, values = attention.project(inputs, None)
+        output: Tensor = attention.output(
+            merge_heads(dot_product_weights(query, keys, None) @ values)
+        )
+        return output
+
+    return forward
+
+
+def encoder(kind: str, num_kv_heads: int = NUM_HEADS) -> Callable[[Tensor], Layer]:
+    """Makes one of the encoder's mechanisms; the mask, one for all layers, is made beforehand."""
+
+    def make(x: Tensor) -> Layer:
+        attention = _self_attention(x, num_kv_heads)
+        reader = encoder_attention(kind, x.shape[-1]).to(x.device).readers(x, None, None)[0]
+
+        def forward(inputs: Tensor) -> Tensor:
+            heads = reader.read(*attention.project(inputs, None), dropout=0.0)
+            output: Tensor = attention.output(merge_heads(heads))
+            return output
+
+        return forward
+
+    return make
+
+
+MECHANISMS = {
+    "recurrent": Mechanism(recurrent, "n d²", "n", None),
+    "additive": Mechanism(additive, "n² d"),
+    "dot product by hand": Mechanism(by_hand, "n² d"),
+    **{
+        f"SDPA, {heads} KV heads": Mechanism(encoder("full", heads), "n² d")
+        for heads in (8, 4, 2, 1)
+    },
+    "sliding window": Mechanism(encoder("sliding_window"), "n w d", "1", "sliding_window"),
+    "BigBird": Mechanism(encoder("bigbird"), "n w d", "1", "bigbird"),
+    "local": Mechanism(encoder("local"), "n w d", "1", "local"),
+    "linear (elu + 1)": Mechanism(encoder("linear"), "n d²/H"),
+    "linear (Performer)": Mechanism(encoder("performer"), "n F d"),
+}
+
+
+def encoder_attention(kind: str, width: int) -> EncoderAttention:
+    """Returns the mechanism with the sizes of this benchmark."""
+    return EncoderAttention(
+        kind,
+        num_layers=1,
+        head_width=width // NUM_HEADS,
+        window=WINDOW,
+        global_tokens=1,
+        random_blocks=1,
+        random_features=RANDOM_FEATURES,
+    )
+
+
+def path_length(mechanism: Mechanism, length: int = PATH_LENGTH_OF) -> int | None:
+    """Returns how many layers it takes until every position has read every other one.
+
+    Counted on the mask itself; None where some positions never read some others.
+    """
+    if mechanism.pattern is None:
+        return length - 1
+    if mechanism.pattern == "full":
+        return 1
+    x = torch.empty(1, length, NUM_HEADS)
+    sees = encoder_attention(mechanism.pattern, NUM_HEADS).visible(x, None, 0)
+    edges = dense_mask(sees, x)[0].float()
+    read, layers = edges, 1
+    while not bool(read.all()):
+        further = (edges @ read).clamp(max=1)
+        if torch.equal(further, read):
+            return None
+        read, layers = further, layers + 1
+    return layers
+
+
+def _self_attention(x: Tensor, num_kv_heads: int) -> SelfAttention:
+    return SelfAttention(
+        x.shape[-1], num_heads=NUM_HEADS, num_kv_heads=num_kv_heads, dropout=0.0
+    ).to(x)

@@ -13,10 +13,11 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from benchmarks.timing import interleaved_rates
 from nmt.checkpoint import build
+from nmt.config import config_directory
 from nmt.data.batch import Batch, collate
 from nmt.data.files import read_lines
 from nmt.data.preparation import train_tokenizer
@@ -24,34 +25,33 @@ from nmt.data.sampler import TokenBatchSampler
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import Tokenizer
 from nmt.training.module import summed_cross_entropy
+from scripts.benchmarks.timing import interleaved_rates
 
-MODELS = Path(__file__).parents[2] / "conf" / "model"
 Examples = list[dict[str, Any]]
 IndexLists = list[list[int]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this benchmark."""
-    parser.add_argument("--source", type=Path, required=True, help="lines, plain or .gz")
-    parser.add_argument("--target", type=Path, required=True, help="their translations")
-    parser.add_argument("--pairs", type=int, help="only the first so many pairs")
-    parser.add_argument("--tokenizer-size", type=int, default=4000, help="pieces (%(default)s)")
-    parser.add_argument("--model", default="transformer", help="of conf/model (%(default)s)")
-    parser.add_argument("--budget", type=int, default=1024, help="tokens a batch (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=20, help="CPU seconds (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each side (%(default)s)")
-    parser.add_argument("--seed", type=int, default=1)
+    add = parser.add_argument
+    add("--source", type=Path, required=True, help="lines, plain or .gz")
+    add("--target", type=Path, required=True, help="their translations")
+    add("--pairs", type=int, help="only the first so many pairs")
+    add("--tokenizer-size", type=int, default=4000, help="pieces (%(default)s)")
+    add("--model", default="transformer", help="of conf/model (%(default)s)")
+    add("--budget", type=int, default=1024, help="tokens a batch (%(default)s)")
+    add("--seconds", type=float, default=20, help="CPU seconds (%(default)s)")
+    add("--rounds", type=int, default=5, help="turns of each side (%(default)s)")
+    add("--seed", type=int, default=1)
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measures both sides, prints them and returns the figures."""
     torch.manual_seed(arguments.seed)
     examples, vocab_size = tokenised(arguments)
-    sides = {
-        "length-sorted": sorted_batches(examples, arguments.budget, arguments.seed),
-        "shuffled": [],
-    }
-    sides["shuffled"] = shuffled_batches(len(examples), len(sides["length-sorted"]), arguments.seed)
+    ordered = sorted_batches(examples, arguments.budget, arguments.seed)
+    shuffled = shuffled_batches(len(examples), len(ordered), arguments.seed)
+    sides = {"length-sorted": ordered, "shuffled": shuffled}
     step = training_step(arguments.model, vocab_size)
     rates = interleaved_rates(
         {name: worker(step, examples, batches) for name, batches in sides.items()},
@@ -118,11 +118,9 @@ def shape_of(examples: Examples, batches: IndexLists) -> dict[str, float]:
 
 def training_step(model_name: str, vocab_size: int) -> Callable[[Batch], int]:
     """Returns forward, backward and AdamW on one batch of a new model of `conf/model`."""
-    path = MODELS / f"{model_name}.yaml"
-    if not path.exists():
-        names = ", ".join(sorted(path.stem for path in MODELS.glob("*.yaml")))
-        raise ValueError(f"There is no model {model_name!r}; choose one of {names}.")
-    config: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
+    with initialize_config_dir(str(config_directory()), version_base="1.3"):
+        options = compose("train", overrides=[f"model={model_name}"]).model
+    config: Any = OmegaConf.to_container(options, resolve=True)
     model: EncoderDecoder = build(config, vocab_size=vocab_size)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 

@@ -1,33 +1,35 @@
 """Speed of translation: the cache, grouped-query attention, and beam search with its time split.
 
 All models have random weights and every translation is forced to a number of tokens, so that the
-sides of a comparison do the same work. Sentences are one batch. Rates are per CPU second of one
-thread: the wall time of an idle machine.
+sides of a comparison do the same work. Sentences are random ids in one batch. Rates are per CPU
+second of one thread: the wall time of an idle machine.
 """
+
+from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from benchmarks.arguments import numbers
-from benchmarks.decode_sides import TimedModel, Uncached, cache_kib, exported_search
-from benchmarks.timing import interleaved_rates
 from nmt.data.batch import collate_source
-from nmt.data.files import read_lines
-from nmt.data.preparation import train_tokenizer
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
 from nmt.decoding.search import Search
-from nmt.models.encoder_decoder import EncoderDecoder
+from nmt.export.conversion import to_ctranslate2
+from nmt.models.encoder_decoder import EncoderDecoder, State
 from nmt.models.recurrent import RecurrentEncoderDecoder
 from nmt.models.transformer import Transformer
-from nmt.special_tokens import EOS
-from nmt.tokenizer import Tokenizer
+from nmt.special_tokens import BOS, EOS
+from scripts.benchmarks.timing import interleaved_rates, numbers
 
 NUM_HEADS = 8
 KV_HEADS = (8, 2, 1)
@@ -35,12 +37,12 @@ CAPTION_LENGTHS = (8, 20)  # tokens of a source without EOS
 BEAM_SIZE = 5
 BEAM_TOKENS = 30
 CACHE_TOKENS = 20
+PARTS = ("encode", "step", "reorder")  # of a search; the rest is bookkeeping
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this benchmark."""
     add = parser.add_argument
-    add("--source", type=Path, help="lines of which the first are read (default: made up)")
     add("--sentences", type=int, default=100, help="of the batch (%(default)s)")
     add("--lengths", type=numbers, default=[20, 100], metavar="N,...",
         help="tokens of greedy translations (20,100)")  # fmt: skip
@@ -55,7 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Makes the comparisons, prints them and returns the figures."""
     torch.manual_seed(arguments.seed)
-    sources = source_ids(arguments)
+    draw = random.Random(arguments.seed)
+    sources = [
+        draw.choices(range(EOS + 1, arguments.vocab_size), k=draw.randint(*CAPTION_LENGTHS))
+        for _ in range(arguments.sentences)
+    ]
     source, mask = collate_source(sources)
     print(f"{len(sources)} sentences of {source.shape[1]} tokens at most; sentences/s, medians")
     return {
@@ -65,20 +71,100 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def source_ids(arguments: argparse.Namespace) -> list[list[int]]:
-    """Returns the ids of the sentences: of a file, or random ones of the lengths of captions."""
-    if arguments.source is not None:
-        lines = read_lines(arguments.source)[: arguments.sentences]
-        tokenizer = Tokenizer(train_tokenizer(lines, vocab_size=arguments.vocab_size))
-        return tokenizer.encode_batch(lines)
-    draw = random.Random(arguments.seed)
-    return [
-        [
-            draw.randrange(EOS + 1, arguments.vocab_size)
-            for _ in range(draw.randint(*CAPTION_LENGTHS))
-        ]
-        for _ in range(arguments.sentences)
-    ]
+def _cache(
+    length: int, source: Tensor, mask: Tensor | None, arguments: argparse.Namespace
+) -> dict[str, float]:
+    """Compares the cached state with reading the whole prefix at each step, by greedy search."""
+    model = transformer(arguments, num_kv_heads=2)
+    count = max(1, arguments.sentences * min(arguments.lengths) // length)  # equally many tokens
+    source, mask = source[:count], None if mask is None else mask[:count]
+    search = GreedySearch(min_length=length, max_length=length)
+    models = {"cached": model, "uncached": Uncached(model)}
+    rates = _rates(_sides(search, models, source, mask), arguments)
+    ratio = rates["cached"] / rates["uncached"]
+    print(
+        f"{length:4} tokens, {count} sentences, greedy: cached {rates['cached']:8.1f}, uncached "
+        f"{rates['uncached']:8.1f}, ratio {ratio:.2f}",
+        flush=True,
+    )
+    return {**rates, "ratio": ratio, "sentences": count}
+
+
+def _grouped_query(
+    source: Tensor, mask: Tensor | None, arguments: argparse.Namespace
+) -> dict[str, dict[str, float]]:
+    """Compares numbers of key and value heads: size of the cache and greedy search."""
+    models = {
+        f"{NUM_HEADS}/{heads}": transformer(arguments, num_kv_heads=heads) for heads in KV_HEADS
+    }
+    search = GreedySearch(min_length=CACHE_TOKENS, max_length=CACHE_TOKENS)
+    rates = _rates(_sides(search, models, source, mask), arguments)
+    figures = {}
+    for name, model in models.items():
+        ratio = rates[name] / rates[f"{NUM_HEADS}/{NUM_HEADS}"]
+        kib = cache_kib(model, CACHE_TOKENS)
+        figures[name] = {
+            "sentences_per_second": rates[name],
+            "ratio": ratio,
+            "cache_kib_per_sentence": kib,
+        }
+        print(
+            f"{name} heads, {CACHE_TOKENS} tokens, greedy: {rates[name]:8.1f}, ratio {ratio:.2f}, "
+            f"cache {kib:.1f} KiB a sentence",
+            flush=True,
+        )
+    return figures
+
+
+def _beam(
+    sources: Sequence[list[int]],
+    source: Tensor,
+    mask: Tensor | None,
+    arguments: argparse.Namespace,
+) -> dict[str, dict[str, Any]]:
+    """Measures beam search with all models, and with the exported one where that is possible."""
+    models: dict[str, EncoderDecoder] = {
+        f"transformer {NUM_HEADS}/{heads}": transformer(arguments, num_kv_heads=heads)
+        for heads in KV_HEADS[:2]
+    }
+    search = BeamSearch(beam_size=BEAM_SIZE, min_length=BEAM_TOKENS, max_length=BEAM_TOKENS)
+    exported = exported_search(
+        models[f"transformer {NUM_HEADS}/2"],
+        sources,
+        search,
+        vocab_size=arguments.vocab_size,
+        threads=arguments.threads,
+    )
+    models["bahdanau"] = recurrent(arguments, attention="additive")
+    models["rnn"] = recurrent(arguments, attention="none")
+    sides = _sides(search, models, source, mask)
+    if exported is not None:
+        sides[f"transformer {NUM_HEADS}/2 in CTranslate2"] = exported
+    figures: dict[str, dict[str, Any]] = {}
+    for name, rate in _rates(sides, arguments).items():
+        figures[name] = {"sentences_per_second": rate}
+        line = f"{name}, {BEAM_TOKENS} tokens, beam {BEAM_SIZE}: {rate:8.1f}"
+        if name in models:
+            shares = shares_of(
+                models[name], lambda model: search(model, source, mask), rounds=arguments.rounds
+            )
+            figures[name]["shares"] = shares
+            line += "".join(f", {part} {share:.0%}" for part, share in shares.items())
+        print(line, flush=True)
+    return figures
+
+
+def _sides(
+    search: Search, models: dict[str, EncoderDecoder], source: Tensor, mask: Tensor | None
+) -> dict[str, Callable[[], int]]:
+    def searching(model: EncoderDecoder) -> Callable[[], int]:
+        return lambda: len(search(model, source, mask))
+
+    return {name: searching(model) for name, model in models.items()}
+
+
+def _rates(sides: dict[str, Callable[[], int]], arguments: argparse.Namespace) -> dict[str, float]:
+    return interleaved_rates(sides, seconds=arguments.seconds, rounds=arguments.rounds)
 
 
 def transformer(arguments: argparse.Namespace, *, num_kv_heads: int) -> EncoderDecoder:
@@ -114,103 +200,153 @@ def recurrent(arguments: argparse.Namespace, *, attention: str) -> EncoderDecode
     ).eval()
 
 
-def _cache(
-    length: int, source: Tensor, mask: Tensor | None, arguments: argparse.Namespace
+@torch.inference_mode()
+def cache_kib(model: EncoderDecoder, length: int) -> float:
+    """Returns KiB of keys and values that a Transformer keeps of `length` target tokens."""
+    state = model.start(torch.tensor([[EOS]]), None)
+    _, state = model.step(torch.full((1, length), BOS), state)
+    tensors = [tensor for cache in state.past for tensor in (cache.keys, cache.values)]
+    num_bytes: int = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return num_bytes / 1024
+
+
+class _Wrapper(EncoderDecoder):
+    """A model around another one, for searches only."""
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        super().__init__()
+        self.model = model
+
+    def attention(self, source: Tensor, source_mask: Tensor | None, target_in: Tensor) -> NoReturn:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class _Prefix(State):
+    """What `start` of the model returned, and all tokens since, (N, T) int64."""
+
+    start: Any
+    tokens: Tensor
+
+    def select(self, rows: Tensor) -> _Prefix:
+        return _Prefix(self.start.select(rows), self.tokens[rows])
+
+    def reorder(self, rows: Tensor) -> _Prefix:
+        return _Prefix(self.start.reorder(rows), self.tokens[rows])
+
+
+class Uncached(_Wrapper):
+    """A model without a cache: reads the source once, and the whole prefix at every step."""
+
+    def start(self, source: Tensor, source_mask: Tensor | None) -> _Prefix:
+        """Reads the source once."""
+        return _Prefix(self.model.start(source, source_mask), source[:, :0])
+
+    def step(self, tokens: Tensor, state: _Prefix) -> tuple[Tensor, _Prefix]:
+        """Reads all tokens so far."""
+        prefix = torch.cat([state.tokens, tokens], 1)
+        logits, _ = self.model.step(prefix, state.start)
+        return logits[:, -tokens.shape[1] :], _Prefix(state.start, prefix)
+
+
+class _Clock(dict[str, float]):
+    """CPU seconds of each of `PARTS`."""
+
+    @contextmanager
+    def of(self, part: str) -> Iterator[None]:
+        start = time.process_time()
+        yield
+        self[part] += time.process_time() - start
+
+
+@dataclass(frozen=True)
+class _TimedState(State):
+    state: Any
+    clock: _Clock
+
+    def select(self, rows: Tensor) -> _TimedState:
+        with self.clock.of("reorder"):
+            return _TimedState(self.state.select(rows), self.clock)
+
+    def reorder(self, rows: Tensor) -> _TimedState:
+        with self.clock.of("reorder"):
+            return _TimedState(self.state.reorder(rows), self.clock)
+
+
+class _Timed(_Wrapper):
+    def __init__(self, model: EncoderDecoder, clock: _Clock) -> None:
+        super().__init__(model)
+        self._clock = clock
+
+    def start(self, source: Tensor, source_mask: Tensor | None) -> _TimedState:
+        with self._clock.of("encode"):
+            return _TimedState(self.model.start(source, source_mask), self._clock)
+
+    def step(self, tokens: Tensor, state: _TimedState) -> tuple[Tensor, _TimedState]:
+        with self._clock.of("step"):
+            logits, new = self.model.step(tokens, state.state)
+        return logits, _TimedState(new, self._clock)
+
+
+def shares_of(
+    model: EncoderDecoder, work: Callable[[EncoderDecoder], object], *, rounds: int
 ) -> dict[str, float]:
-    """Compares the cached state with reading the whole prefix at each step, by greedy search."""
-    model = transformer(arguments, num_kv_heads=2)
-    count = max(1, arguments.sentences * min(arguments.lengths) // length)  # equally many tokens
-    source, mask = source[:count], None if mask is None else mask[:count]
-    search = GreedySearch(min_length=length, max_length=length)
-    rates = _rates(
-        {
-            "cached": _searching(search, model, source, mask),
-            "uncached": _searching(search, Uncached(model), source, mask),
-        },
-        arguments,
-    )
-    ratio = rates["cached"] / rates["uncached"]
-    print(
-        f"{length:4} tokens, {count} sentences, greedy: cached {rates['cached']:8.1f}, uncached "
-        f"{rates['uncached']:8.1f}, ratio {ratio:.2f}",
-        flush=True,
-    )
-    return {**rates, "ratio": ratio, "sentences": count}
+    """Returns the share of a search's time in each of `PARTS` and in bookkeeping, the rest.
+
+    Args:
+        model: What is timed.
+        work: Searches with a model.
+        rounds: Searches, of which the medians are returned.
+    """
+    found: dict[str, list[float]] = {name: [] for name in (*PARTS, "bookkeeping")}
+    for _ in range(rounds):
+        clock = _Clock.fromkeys(PARTS, 0.0)
+        start = time.process_time()
+        work(_Timed(model, clock))
+        total = time.process_time() - start
+        for part, seconds in clock.items():
+            found[part].append(seconds / total)
+        found["bookkeeping"].append(1 - sum(clock.values()) / total)
+    return {name: statistics.median(values) for name, values in found.items()}
 
 
-def _grouped_query(
-    source: Tensor, mask: Tensor | None, arguments: argparse.Namespace
-) -> dict[str, dict[str, float]]:
-    """Compares numbers of key and value heads: size of the cache and greedy search."""
-    models = {
-        f"{NUM_HEADS}/{heads}": transformer(arguments, num_kv_heads=heads) for heads in KV_HEADS
-    }
-    search = GreedySearch(min_length=CACHE_TOKENS, max_length=CACHE_TOKENS)
-    rates = _rates(
-        {name: _searching(search, model, source, mask) for name, model in models.items()},
-        arguments,
-    )
-    most = f"{NUM_HEADS}/{NUM_HEADS}"
-    figures = {}
-    for name, model in models.items():
-        figures[name] = {
-            "sentences_per_second": rates[name],
-            "ratio": rates[name] / rates[most],
-            "cache_kib_per_sentence": cache_kib(model, CACHE_TOKENS),
-        }
-        print(
-            f"{name} heads, {CACHE_TOKENS} tokens, greedy: {rates[name]:8.1f}, ratio "
-            f"{figures[name]['ratio']:.2f}, cache {figures[name]['cache_kib_per_sentence']:.1f} "
-            "KiB a sentence",
-            flush=True,
-        )
-    return figures
+class _Pieces:
+    """Names of ids in place of a tokenizer: all that the export needs."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self.vocab_size = vocab_size
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        special = ("<pad>", "<unk>", "<s>", "</s>")
+        return [special[token] if token <= EOS else f"piece{token}" for token in ids]
 
 
-def _beam(
+def exported_search(
+    model: EncoderDecoder,
     sources: Sequence[list[int]],
-    source: Tensor,
-    mask: Tensor | None,
-    arguments: argparse.Namespace,
-) -> dict[str, dict[str, Any]]:
-    """Measures beam search with all models, and with the exported one where that is possible."""
-    models = {
-        f"transformer {NUM_HEADS}/{heads}": transformer(arguments, num_kv_heads=heads)
-        for heads in KV_HEADS[:2]
-    }
-    search = BeamSearch(beam_size=BEAM_SIZE, min_length=BEAM_TOKENS, max_length=BEAM_TOKENS)
-    exported = exported_search(
-        models[f"transformer {NUM_HEADS}/2"],
-        sources,
-        search,
-        vocab_size=arguments.vocab_size,
-        threads=arguments.threads,
-    )
-    models["bahdanau"] = recurrent(arguments, attention="additive")
-    models["rnn"] = recurrent(arguments, attention="none")
-    sides = {name: _searching(search, model, source, mask) for name, model in models.items()}
-    if exported is not None:
-        sides[f"transformer {NUM_HEADS}/2 in CTranslate2"] = exported
-    rates = _rates(sides, arguments)
-    figures: dict[str, dict[str, Any]] = {}
-    for name, rate in rates.items():
-        figures[name] = {"sentences_per_second": rate}
-        line = f"{name}, {BEAM_TOKENS} tokens, beam {BEAM_SIZE}: {rate:8.1f}"
-        if name in models:
-            shares = TimedModel(models[name]).shares(
-                lambda model: search(model, source, mask), rounds=arguments.rounds
-            )
-            figures[name]["shares"] = shares
-            line += "".join(f", {part} {share:.0%}" for part, share in shares.items())
-        print(line, flush=True)
-    return figures
+    search: BeamSearch,
+    *,
+    vocab_size: int,
+    threads: int,
+) -> Callable[[], int] | None:
+    """Returns a search of CTranslate2 for as many tokens; None where it is not installed."""
+    try:
+        import ctranslate2
+    except ImportError:
+        return None
+    names: Any = _Pieces(vocab_size)
+    with tempfile.TemporaryDirectory(prefix="nmt-decode-") as folder:
+        to_ctranslate2(model, names, quantization="float32").save(folder)
+        engine = ctranslate2.Translator(folder, device="cpu", intra_threads=threads)
+    pieces = [names.pieces(source) for source in sources]
 
+    def work() -> int:
+        results = engine.translate_batch(
+            pieces,
+            beam_size=search.beam_size,
+            min_decoding_length=search.min_length,
+            max_decoding_length=search.max_length + 1,  # EOS counts
+        )
+        return len(results)
 
-def _searching(
-    search: Search, model: EncoderDecoder, source: Tensor, mask: Tensor | None
-) -> Callable[[], int]:
-    return lambda: len(search(model, source, mask))
-
-
-def _rates(sides: dict[str, Callable[[], int]], arguments: argparse.Namespace) -> dict[str, float]:
-    return interleaved_rates(sides, seconds=arguments.seconds, rounds=arguments.rounds)
+    return work

@@ -1,8 +1,20 @@
-"""Fair timing of things to be compared."""
+"""Fair measuring: rates of sides that take turns, and time and memory of a process of its own."""
 
+import ctypes
+import multiprocessing
+import resource
+import signal
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+
+MIB = 2**20
+
+
+def numbers(text: str) -> list[int]:
+    """Parses the value of an option such as 1,2,3."""
+    return [int(part) for part in text.split(",")]
 
 
 def interleaved_rates(
@@ -12,12 +24,9 @@ def interleaved_rates(
 
     Args:
         sides: For each side a function that does one piece of work and returns its size.
-        seconds: Process CPU time in all, besides one piece of each side to warm up. CPU time of
-            one thread is the wall time of an idle machine, and another program's load is left out.
+        seconds: CPU time in all, besides one piece of each side to warm up. CPU time of one
+            thread is the wall time of an idle machine: another program's load is left out.
         rounds: Turns of each side.
-
-    Returns:
-        Sizes per CPU second.
     """
     for work in sides.values():
         work()
@@ -31,7 +40,7 @@ def interleaved_rates(
 def rate_of(
     work: Callable[[], int], seconds: float, clock: Callable[[], float] = time.process_time
 ) -> float:
-    """Returns the sizes of pieces of work by the time they take, over at least `seconds`."""
+    """Returns the summed sizes of pieces of work per second, over at least `seconds`."""
     size = 0
     start = clock()
     while True:
@@ -39,3 +48,60 @@ def rate_of(
         elapsed = clock() - start
         if elapsed >= seconds:
             return size / elapsed
+
+
+def isolated(task: Callable[[], float], *, seconds: float, mib: float | None) -> float | str:
+    """Returns what `task` returns in a fork of this process, or why it returned nothing.
+
+    Args:
+        task: Must not need threads that this process has started.
+        seconds: Wall time after which the process is ended.
+        mib: Memory it may take beyond what it has at its start; None: no limit.
+    """
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_run, args=(task, sender, mib))
+    process.start()
+    sender.close()
+    try:
+        if not receiver.poll(seconds):
+            return "time"
+        result: float | str = receiver.recv()
+    except EOFError:  # ended by the system
+        process.join()
+        return "memory" if process.exitcode == -signal.SIGKILL else f"exit {process.exitcode}"
+    finally:
+        process.kill()
+        process.join()
+        receiver.close()
+    return result
+
+
+def _run(task: Callable[[], float], sender: Connection, mib: float | None) -> None:
+    if mib is not None:
+        size = int((status_mib("VmSize") + mib) * MIB)
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    try:
+        sender.send(task())
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        sender.send("memory" if "memory" in text.lower() else text)
+
+
+def peak_memory(task: Callable[[], object]) -> float:
+    """Returns by how many MiB the resident memory of this process grows while `task` runs.
+
+    On Linux. Large blocks are mapped one by one, so that memory freed before does not count.
+    """
+    ctypes.CDLL(None).mallopt(-3, 65_536)  # M_MMAP_THRESHOLD
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as reset:
+        reset.write("5")
+    before = status_mib("VmRSS")
+    task()
+    return max(0.0, status_mib("VmHWM") - before)
+
+
+def status_mib(name: str) -> float:
+    """Returns a size from /proc/self/status in MiB: VmRSS, its peak VmHWM, VmSize."""
+    with open("/proc/self/status", encoding="ascii") as lines:
+        return next(float(line.split()[1]) / 1024 for line in lines if line.startswith(name))

@@ -3,25 +3,53 @@
     scripts/benchmark.py train --output train.json
     scripts/benchmark.py train --against trainer.precision=bf16-mixed --against compile=true
     scripts/benchmark.py train --models transformer_base --device cuda data.token_budget=25000
+    scripts/benchmark.py train --models transformer --threads 2 --busy 1
 
-Everything is done by the trainer, loader and module that train.py builds, without validation,
-checkpoints and progress bar. Each side has a process of its own; they take turns, round by round,
-with the same batches in each round. A CPU is timed by CPU seconds: those of one thread are the
-wall time of an idle machine.
+The trainer, loader and module are those that train.py builds, without validation, checkpoints and
+progress bar. Each side has its own process; the sides take turns, round by round, with the same
+batches in each round. A CPU is timed by CPU seconds: those of one thread are the wall time of an
+idle machine. With --busy it is timed by wall time, each round once idle and once beside processes
+that compute.
 
-The share of the matrix products' rate is that of the operations counted by `nmt.study.probes.cost`,
-padding included, in what `torch.mm` makes between the rounds: fp32 of the size of the model's
-feed-forward on a CPU; on a GPU a large square product in bf16, which makes it the MFU.
+The share of the matrix products' rate divides the operations that `nmt.study` counts, padding
+included, by what `torch.mm` makes between the rounds: in fp32 at the size of the model's
+feed-forward on a CPU; on a GPU in bf16 with a large square product, which makes it the MFU.
 """
 
+from __future__ import annotations
+
 import argparse
+import contextlib
+import logging
+import multiprocessing
 import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
-from benchmarks.stopwatch import DATA, STAGES
-from benchmarks.training_rounds import RoundOptions, prepare
-from benchmarks.training_side import Side
-from nmt.config import config_directory
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+from pytorch_lightning.profilers import Profiler
+
+from nmt.config import check_config, config_directory
+from nmt.data.batch import Batch
+from nmt.data.datamodule import TranslationDataModule
+from nmt.data.loader import TrainLoader
+from nmt.study.probes.cost import count_training_flops
+from nmt.training.run import build_module, build_trainer
+from scripts.benchmarks.timing import rate_of, status_mib
 
 # Beside the files of conf/model: 3 + 3 layers with the defaults of other toolkits. A feed-forward
 # of 1024 has two matrices with ReLU and three with SwiGLU, where 684 makes the same size.
@@ -37,7 +65,18 @@ _GRAMMAR = {
     "cpu": ("data=grammar", "data.grammar.train_size=4000"),
     "cuda": ("data=grammar",),  # all of it: batches are larger
 }
-_MOST_FOR_DATA = 0.03
+_WITHOUT = ("best", "last", "zero_bleu", "progress")  # callbacks that validate, save or draw
+WARM_UP = 2  # updates before those that count
+_PEAK_SIZE = 8192  # of the square product that shows a GPU's rate
+DATA, FORWARD, BACKWARD, STEP, REST = STAGES = ("data", "forward", "backward", "step", "rest")
+# The last part of Lightning's names for what it does. The step encloses forward and backward.
+_STAGE_OF = {
+    "train_dataloader_next": DATA,
+    "batch_to_device": DATA,
+    "training_step": FORWARD,
+    "backward": BACKWARD,
+    "optimizer_step": STEP,  # rescaling, clipping and the log of the update as well
+}
 Figures = dict[str, Any]
 
 
@@ -53,113 +92,362 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--updates", type=int, default=10, help="of a round (%(default)s)")
     add("--rounds", type=int, default=5, help="turns of each side (%(default)s)")
+    add("--busy", type=int, default=0, metavar="N",
+        help="also measure beside N processes that compute, pinned to no core")  # fmt: skip
     add("options", nargs="*", help="of train.py, for all: data=multi30k data.directory=DIR ... "
         "(default: the built-in corpus)")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> list[Figures]:
     """Measures all sides, prints them and returns the figures of each."""
+    chosen = any(option.startswith("data=") for option in arguments.options)
+    shared = [
+        "trainer=cpu" if arguments.device == "cpu" else "trainer=gpu",
+        *([] if chosen else _GRAMMAR[arguments.device]),
+        "data.token_budget=1024",
+        *arguments.options,
+    ]
     figures = []
     for name in arguments.models:
-        model = (*_model_options(name), *_shared_options(arguments))
+        model = (*SIZES.get(name, (f"model={name}",)), *shared)
         variants = {"": model} | {option: (*model, option) for option in arguments.against}
         figures += _measure(name, variants, arguments)
     _print_summary(figures, arguments)
     return figures
 
 
-def _model_options(name: str) -> tuple[str, ...]:
-    known = {path.stem for path in (config_directory() / "model").glob("*.yaml")}
-    if name not in SIZES and name not in known:
-        raise ValueError(
-            f"There is no model {name!r}; choose of {', '.join(sorted(known | SIZES.keys()))}."
-        )
-    return SIZES.get(name, (f"model={name}",))
-
-
-def _shared_options(arguments: argparse.Namespace) -> list[str]:
-    chosen = any(option.startswith("data=") for option in arguments.options)
-    trainer = "trainer=cpu" if arguments.device == "cpu" else "trainer=gpu"
-    return [
-        trainer,
-        *([] if chosen else _GRAMMAR[arguments.device]),
-        "data.token_budget=1024",
-        *arguments.options,
-    ]
-
-
 def _measure(
     name: str, variants: dict[str, tuple[str, ...]], arguments: argparse.Namespace
 ) -> list[Figures]:
     """Measures a model and its variants, whose ratios are taken within each round."""
-    sides: list[Side] = []
-    try:
-        for options in variants.values():
-            prepare(options, updates=arguments.updates)
-            sides.append(
-                Side(RoundOptions(options, arguments.device, arguments.threads, arguments.updates))
-            )
-        rounds = [[side.measure(waits=False) for side in sides] for _ in range(arguments.rounds)]
+    settings = [
+        Setting(options, arguments.device, arguments.threads, arguments.updates, arguments.busy > 0)
+        for options in variants.values()
+    ]
+    for setting in settings:
+        prepare(setting)
+    with contextlib.ExitStack() as stack:
+        sides = [stack.enter_context(contextlib.closing(Side(setting))) for setting in settings]
+        rounds, beside = [], []
+        for _ in range(arguments.rounds):
+            rounds.append([side.measure(waits=False) for side in sides])
+            if arguments.busy:
+                with computing(arguments.busy):
+                    beside.append([side.measure(waits=False) for side in sides])
         splits = rounds
         if arguments.device == "cuda":  # a split must wait for the GPU, a speed must not
             splits = [[side.measure(waits=True) for side in sides]]
-        return [
-            {"model": name, "against": variant, **side.facts}
-            | _medians([one[number] for one in rounds], side.facts)
-            | {"ratio": statistics.median(_ratios(rounds, number))}
-            | _split([one[number] for one in splits])
-            for number, (variant, side) in enumerate(zip(variants, sides, strict=True))
-        ]
-    finally:
-        for side in sides:
-            side.close()
+    figures = []
+    for number, (variant, side) in enumerate(zip(variants, sides, strict=True)):
+        one: Figures = {"model": name, "against": variant, **side.facts}
+        mine = [sides[number] for sides in rounds]
+        one |= {
+            key: statistics.median(each[key] for each in mine)
+            for key in ("target_tokens_per_second", "matmul_flops_per_second")
+        }
+        one["share_of_matmul"] = side.facts["flops_per_target_token"] * statistics.median(
+            each["target_tokens_per_second"] / each["matmul_flops_per_second"] for each in mine
+        )
+        one["peak_mib"] = mine[0]["peak_mib"]  # later ones hold on to what earlier trainers had
+        one["ratio"] = _ratio(mine, [sides[0] for sides in rounds])
+        if beside:
+            one["busy_to_idle"] = _ratio([sides[number] for sides in beside], mine)
+        seconds = {
+            stage: sum(sides[number]["seconds"][stage] for sides in splits) for stage in STAGES
+        }
+        one["time"] = {stage: seconds[stage] / sum(seconds.values()) for stage in STAGES}
+        figures.append(one)
+    return figures
 
 
-def _medians(rounds: list[Figures], facts: Figures) -> Figures:
-    rate = statistics.median(one["target_tokens_per_second"] for one in rounds)
-    matmul = statistics.median(one["matmul_flops_per_second"] for one in rounds)
-    return {
-        "target_tokens_per_second": rate,
-        "matmul_flops_per_second": matmul,
-        "share_of_matmul": statistics.median(
-            one["target_tokens_per_second"]
-            * facts["flops_per_target_token"]
-            / one["matmul_flops_per_second"]
-            for one in rounds
-        ),
-        "peak_mib": rounds[0]["peak_mib"],  # later ones hold on to what earlier trainers had
-    }
-
-
-def _ratios(rounds: list[list[Figures]], number: int) -> list[float]:
-    return [
-        one[number]["target_tokens_per_second"] / one[0]["target_tokens_per_second"]
-        for one in rounds
-    ]
-
-
-def _split(rounds: list[Figures]) -> Figures:
-    seconds = {stage: sum(one["seconds"][stage] for one in rounds) for stage in STAGES}
-    shares = {stage: seconds[stage] / sum(seconds.values()) for stage in STAGES}
-    verdict = "pass" if shares[DATA] < _MOST_FOR_DATA else "fail"
-    return {"time": shares, "data_under_3_percent": verdict}
+def _ratio(rounds: Sequence[Figures], base: Sequence[Figures]) -> float:
+    key = "target_tokens_per_second"
+    return statistics.median(a[key] / b[key] for a, b in zip(rounds, base, strict=True))
 
 
 def _print_summary(figures: list[Figures], arguments: argparse.Namespace) -> None:
+    busy = "  busy/idle" if arguments.busy else ""
     print(
         f"{arguments.device}, {arguments.threads} thread(s), medians of {arguments.rounds} rounds "
         f"of {arguments.updates} updates\n"
         f"{'':26}{'V':>6}{'tokens/s':>10}{'ratio':>7}{'padding':>9}{'MFLOP/token':>13}"
-        f"{'of matmul':>11}{'peak MiB':>10}  " + " ".join(f"{stage:>8}" for stage in STAGES)
+        f"{'of matmul':>11}{'peak MiB':>10}  {' '.join(f'{stage:>8}' for stage in STAGES)}{busy}"
     )
     for one in figures:
+        busy = f"{one['busy_to_idle']:11.2f}" if arguments.busy else ""
         print(
             f"{one['against'] or one['model']:26}{one['vocab_size']:6}"
             f"{one['target_tokens_per_second']:10,.0f}{one['ratio']:7.2f}{one['padding']:9.1%}"
             f"{one['flops_per_target_token'] / 1e6:13.1f}{one['share_of_matmul']:11.1%}"
             f"{one['peak_mib']:10,.0f}  "
-            + " ".join(f"{share:8.1%}" for share in one["time"].values())
-            + f"  data under 3 %: {one['data_under_3_percent']}"
+            f"{' '.join(f'{share:8.1%}' for share in one['time'].values())}{busy}"
         )
     rates = [one["matmul_flops_per_second"] / 1e9 for one in figures]
     print(f"torch.mm: {min(rates):,.0f} to {max(rates):,.0f} GFLOP/s")
+
+
+@contextlib.contextmanager
+def computing(count: int) -> Iterator[None]:
+    """Keeps so many other processes busy meanwhile."""
+    command = [sys.executable, "-c", "while True: pass"]
+    processes = [subprocess.Popen(command) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a side trains and how it is timed; `updates` of a round besides `WARM_UP`."""
+
+    options: tuple[str, ...]
+    device: str
+    threads: int
+    updates: int
+    wall: bool = False  # wall time on a CPU too
+
+
+def composed(options: Sequence[str]) -> DictConfig:
+    """Returns the checked config of train.py with these options, which neither validates nor saves.
+
+    Raises:
+        ValueError: An option is wrong; one sentence.
+    """
+    own = [*(f"~callbacks.{name}" for name in _WITHOUT), "+trainer.enable_progress_bar=false"]
+    try:
+        with initialize_config_dir(str(config_directory()), version_base="1.3"):
+            config = compose("train", [*options, *own, "num_validations=1", "run_dir=."])
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ValueError(" ".join(str(error).split())) from None
+    check_config(config)
+    config.trainer.limit_val_batches = 0
+    return config
+
+
+def prepare(setting: Setting) -> None:
+    """Makes tokenizer and caches, which would otherwise count as memory of training.
+
+    Raises:
+        ValueError: An option is wrong, or the corpus has too few batches for a round.
+    """
+    config = composed(setting.options)
+    Path(config.data.cache_dir).mkdir(parents=True, exist_ok=True)
+    data: TranslationDataModule = instantiate(config.data)
+    data.prepare_data()
+    batches, needed = len(data.train_dataloader()), WARM_UP + setting.updates + 1
+    if batches < needed:
+        raise ValueError(
+            f"an epoch has {batches} batches but a round takes {needed}: give fewer --updates, a "
+            "lower data.token_budget or more data."
+        )
+
+
+class Side:
+    """A process of its own, so that its memory is its own, which trains a round when asked to."""
+
+    def __init__(self, setting: Setting) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, setting))
+        self._process.start()
+        theirs.close()
+        self.facts: Figures = self._answer()
+
+    def measure(self, *, waits: bool) -> Figures:
+        """Trains for a round; the keys are those of `Training.round`."""
+        self._connection.send(waits)
+        return self._answer()
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._connection.close()
+        self._process.join()
+
+    def _answer(self) -> Figures:
+        try:
+            answer: Figures | str = self._connection.recv()
+        except EOFError:
+            answer = "the system ended the process that trains: is there enough memory?"
+        if isinstance(answer, str):
+            raise ValueError(answer)
+        return answer
+
+
+def _serve(connection: Connection, setting: Setting) -> None:
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(setting.threads)
+    try:
+        training = Training(setting)
+        connection.send(training.facts)
+        while True:
+            connection.send(training.round(waits=connection.recv()))
+    except EOFError:  # the end of the benchmark
+        pass
+    except HydraException as error:
+        connection.send(" ".join(str(error.__cause__ or error).split()))
+    except Exception:
+        connection.send(traceback.format_exc())
+
+
+class Training:
+    """The real path: module, loader and trainer as train.py builds them.
+
+    Attributes:
+        facts: What does not depend on the clock.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        max_steps = WARM_UP + setting.updates + 1  # the last one is not followed by another
+        self._config = composed([*setting.options, f"trainer.max_steps={max_steps}"])
+        self._data: TranslationDataModule = instantiate(self._config.data)
+        self._data.prepare_data()
+        torch.manual_seed(self._config.seed)
+        self._module = build_module(self._config, self._data)
+        loader = iter(self._data.train_dataloader())
+        batches = [next(loader) for _ in range(WARM_UP + setting.updates)][WARM_UP:]
+        tokens = sum(batch.num_target_tokens for batch in batches)
+        model = self._module.model
+        self.facts: Figures = {
+            "parameters": model.num_parameters().total,
+            "vocab_size": self._module.tokenizer.vocab_size,
+            "padding": padding_of(batches),
+            "flops_per_target_token": count_training_flops(model, batches) / tokens,
+        }
+        if self._config.compile:
+            model.compile(dynamic=True)
+
+    def round(self, *, waits: bool) -> Figures:
+        """Makes the same updates as every round; returns seconds by stage, rates and the peak."""
+        matmul = self._matmul_rate()
+        cuda = self._setting.device == "cuda"
+        with tempfile.TemporaryDirectory(prefix="nmt-train-") as folder:
+            self._config.run_dir = folder
+            trainer = build_trainer(self._config)
+            stopwatch = Stopwatch(clock_of(self._setting, waits=waits))
+            trainer.profiler = stopwatch  # type: ignore[attr-defined]
+            if cuda:
+                torch.cuda.reset_peak_memory_stats()
+            trainer.fit(self._module, TimedLoader(self._data.train_dataloader(), stopwatch))
+        laps, batches = stopwatch.laps[WARM_UP:], stopwatch.batches[WARM_UP:-1]
+        seconds = {stage: sum(lap[stage] for lap in laps) for stage in STAGES}
+        tokens = sum(batch.num_target_tokens for batch in batches)
+        return {
+            "target_tokens_per_second": tokens / sum(seconds.values()),
+            "seconds": seconds,
+            "matmul_flops_per_second": matmul,
+            "peak_mib": (
+                torch.cuda.max_memory_allocated() / 2**20 if cuda else status_mib("VmHWM")
+            ),
+        }
+
+    def _matmul_rate(self) -> float:
+        """Operations a second of `torch.mm`: of the feed-forward's size; on a GPU its best."""
+        rows, width = int(self._config.data.token_budget), int(self._config.model.width)
+        sizes, dtype = (rows, width, 4 * width), torch.float32
+        if self._setting.device == "cuda":
+            sizes, dtype = (_PEAK_SIZE,) * 3, torch.bfloat16
+        x = torch.randn(*sizes[:2], device=self._setting.device, dtype=dtype)
+        weight = torch.randn(*sizes[1:], device=self._setting.device, dtype=dtype)
+        operations: int = 2 * sizes[0] * sizes[1] * sizes[2]
+
+        def work() -> int:
+            torch.mm(x, weight)
+            return operations
+
+        work()
+        return rate_of(work, 0.2, clock_of(self._setting, waits=True))
+
+
+def padding_of(batches: Sequence[Batch]) -> float:
+    """Returns the share of fillers in the source and target of these batches."""
+    real = sum(
+        batch.num_target_tokens
+        + (batch.source.numel() if batch.source_mask is None else int(batch.source_mask.sum()))
+        for batch in batches
+    )
+    return 1 - real / sum(batch.source.numel() + batch.target_in.numel() for batch in batches)
+
+
+class Stopwatch(Profiler):
+    """Gives each moment of an update to the innermost stage that Lightning reports then.
+
+    Attributes:
+        laps: Seconds of every update that was followed by another one, by stage.
+        batches: What every update was made of.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self._clock = clock
+        self._enclosing = [REST]
+        self.laps: list[dict[str, float]] = []
+        self.batches: list[Batch] = []
+        self._lap = dict.fromkeys(STAGES, 0.0)
+        self._mark = clock()
+
+    def start(self, action_name: str) -> None:
+        """Begins a stage, or another part of the enclosing one."""
+        self._spend()
+        stage = _STAGE_OF.get(action_name.rsplit(".", 1)[-1], self._enclosing[-1])
+        self._enclosing.append(stage)
+
+    def stop(self, action_name: str) -> None:
+        """Returns to the enclosing stage."""
+        self._spend()
+        self._enclosing.pop()
+
+    def batches_of(self, loader: TrainLoader) -> Iterator[Batch]:
+        """Yields the loader's batches and begins a lap before each of them."""
+        iterator = iter(loader)
+        while True:
+            self._spend()
+            if self.batches:
+                self.laps.append(self._lap)
+            self._lap = dict.fromkeys(STAGES, 0.0)
+            with self.profile("train_dataloader_next"):
+                batch = next(iterator, None)
+            if batch is None:
+                return
+            self.batches.append(batch)
+            yield batch
+
+    def _spend(self) -> None:
+        now = self._clock()
+        self._lap[self._enclosing[-1]] += now - self._mark
+        self._mark = now
+
+
+class TimedLoader:
+    """A training loader whose batches a stopwatch sees; of a length, lest Lightning fetch ahead."""
+
+    def __init__(self, loader: TrainLoader, stopwatch: Stopwatch) -> None:
+        self._loader, self._stopwatch = loader, stopwatch
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self._stopwatch.batches_of(self._loader)
+
+
+def clock_of(setting: Setting, *, waits: bool) -> Callable[[], float]:
+    """Returns CPU time for a CPU, wall time for a GPU or beside busy processes.
+
+    Args:
+        setting: Says which.
+        waits: Whether to wait for the GPU: right for stages, but then it idles in between.
+    """
+    if setting.device == "cpu":
+        return time.perf_counter if setting.wall else time.process_time
+
+    def finished() -> float:
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
+    return finished if waits else time.perf_counter

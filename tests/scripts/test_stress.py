@@ -1,18 +1,12 @@
 """scripts/stress.py on a toy program in train.py's place: what it kills, and what it notices."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
-sys.path.insert(0, str(SCRIPTS))
-
-import stress  # noqa: E402 lies in scripts/
-from survival.end_state import differences  # noqa: E402
-from survival.kills import DELAYS, plan_kills  # noqa: E402
+from scripts import stress
+from scripts.stress import DELAYS, differences, plan_kills
 
 TOY = """
 import json, sys, time

@@ -1,1 +1,0 @@
-"""What `scripts/stress.py` is made of."""
