@@ -40,6 +40,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.checks import UserError
 from nmt.data.batch import collate
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import LengthUnit, Tokenizer
@@ -93,16 +94,16 @@ def score_alignment(
         possible: Its possible gold links; sure ones count as possible whether listed here or not.
 
     Raises:
-        ValueError: The numbers of sentences differ, or there is no link or no sure gold link.
+        UserError: The numbers of sentences differ, or there is no link or no sure gold link.
     """
     if not len(found) == len(sure) == len(possible):
-        raise ValueError(
+        raise UserError(
             f"There are links for {len(found)} sentences, sure gold links for {len(sure)} and "
             f"possible ones for {len(possible)}; pass one set of each for every sentence."
         )
     num_found, num_sure = sum(map(len, found)), sum(map(len, sure))
     if not num_found or not num_sure:
-        raise ValueError(
+        raise UserError(
             f"There are {num_found} links and {num_sure} sure gold links in {len(found)} "
             "sentences; pass at least one of each."
         )
@@ -159,7 +160,7 @@ def word_attentions(
             a batch of its own.
 
     Raises:
-        ValueError: The model has no attention over words, or a text is blank.
+        UserError: The model has no attention over words, or a text is blank.
     """
     check_attends_to_words(model)
     batches = _batches(pairs, tokenizer, batch_tokens)
@@ -167,10 +168,10 @@ def word_attentions(
 
 
 def check_attends_to_words(model: EncoderDecoder) -> None:
-    """Raises ValueError where the model attends to memory slots instead of words."""
+    """Raises UserError where the model attends to memory slots instead of words."""
     slots = getattr(model, "memory_slots", None)
     if slots is not None:
-        raise ValueError(
+        raise UserError(
             f"The model attends to {slots} memory slots, which are no words: use one with "
             "memory_slots=null."
         )
@@ -190,7 +191,7 @@ def _batches(
     for texts in pairs:
         pair = _Pair(texts, (tokenizer.encode(texts[0]), tokenizer.encode(texts[1])))
         if not all(pair.ids):
-            raise ValueError(
+            raise UserError(
                 f"The pair {texts!r} has a blank side, which no attention can be shown for: "
                 "leave it out."
             )
@@ -274,11 +275,11 @@ def checked_shares(
     """Returns `piece_shares` of a text that is known to have so many units.
 
     Raises:
-        ValueError: The tokenizer sees another number.
+        UserError: The tokenizer sees another number.
     """
     shares = piece_shares(tokenizer, ids, unit)
     if shares.shape[1] != num_units:
-        raise ValueError(
+        raise UserError(
             f"The tokenizer sees {shares.shape[1]} {unit}s in a text of {num_units}: "
             "use one that does not change the text, as training makes by default."
         )
@@ -290,9 +291,9 @@ GRANULARITIES: tuple[Granularity, ...] = ("word", "subword")
 
 
 def check_granularity(granularity: str) -> None:
-    """Raises ValueError unless it is one of `GRANULARITIES`."""
+    """Raises UserError unless it is one of `GRANULARITIES`."""
     if granularity not in GRANULARITIES:
-        raise ValueError(
+        raise UserError(
             f"alignment is {granularity!r}, but it must be {' or '.join(GRANULARITIES)}."
         )
 
@@ -316,7 +317,7 @@ def align(
         units: What a word is, on either side.
 
     Raises:
-        ValueError: The model has no attention over words.
+        UserError: The model has no attention over words.
     """
     check_attends_to_words(model)
     device = next(model.parameters()).device
@@ -377,13 +378,13 @@ def attention_maps(
         units: What a word is, on either side.
 
     Raises:
-        ValueError: The model has no attention over words, or a text is blank.
+        UserError: The model has no attention over words, or a text is blank.
     """
     check_attends_to_words(model)
     source_ids, target_ids = tokenizer.encode(source), tokenizer.encode(target)
     for name, ids in (("source", source_ids), ("target", target_ids)):
         if not ids:
-            raise ValueError(f"The {name} is blank: give a sentence.")
+            raise UserError(f"The {name} is blank: give a sentence.")
     device = next(model.parameters()).device
     batch = collate([{"index": 0, "source_ids": source_ids, "target_ids": target_ids}]).to(device)
     found = model.attention(batch.source, batch.source_mask, batch.target_in)

@@ -29,6 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nmt.checks import UserError
 from nmt.decoding.search import Search
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import Tokenizer
@@ -53,42 +54,42 @@ def read_weights_file(path: Path, kind: FileKind) -> dict[str, Any]:
     """Returns the content of a file, on the CPU; none of its code is run.
 
     Raises:
-        ValueError: The file is missing, cut short, holds code, or is of another kind.
+        UserError: The file is missing, cut short, holds code, or is of another kind.
     """
     if not path.is_file():
         fault = "is a directory" if path.is_dir() else "does not exist"
         best = path / "checkpoints" / f"best{kind.suffix}"  # in the folder of a run
         wanted = str(best) if best.is_file() else f"the path of a {kind.suffix} file"
-        raise ValueError(f"{kind.name} {path} {fault}: give {wanted}.")
+        raise UserError(f"{kind.name} {path} {fault}: give {wanted}.")
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()  # which torch.load does not do
     except OSError as error:
-        raise ValueError(f"{kind.name} {path} cannot be read: {error.strerror}.") from error
+        raise UserError(f"{kind.name} {path} cannot be read: {error.strerror}.") from error
     except zipfile.BadZipFile:
-        raise ValueError(
+        raise UserError(
             f"{path} ({path.stat().st_size} bytes) is no {kind.name} or is cut short: "
             f"{_advice(path, kind)}."
         ) from None
     if damaged is not None:
-        raise ValueError(
+        raise UserError(
             f"{kind.name} {path} is damaged ({damaged} has another checksum): "
             f"{_advice(path, kind)}."
         )
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
-        raise ValueError(
+        raise UserError(
             f"{kind.name} {path} holds more than tensors and plain values, so it was not loaded "
             f"and none of its code was run: use only files written by {kind.writer}."
         ) from error
     except (RuntimeError, OSError, EOFError, ValueError, LookupError) as error:
         reason = str(error).partition("\n")[0][:200]
-        raise ValueError(
+        raise UserError(
             f"{kind.name} {path} is damaged ({reason}): {_advice(path, kind)}."
         ) from error
     if not isinstance(content, dict):
-        raise ValueError(
+        raise UserError(
             f"{path} holds a {type(content).__name__}, no {kind.name}: "
             f"give a file of {kind.writer}."
         )
@@ -96,9 +97,9 @@ def read_weights_file(path: Path, kind: FileKind) -> dict[str, Any]:
 
 
 def check_version(content: Mapping[str, Any], version: int, path: Path, kind: FileKind) -> None:
-    """Raises ValueError where a file is of another format than this version of nmt reads."""
+    """Raises UserError where a file is of another format than this version of nmt reads."""
     if content["format_version"] != version:
-        raise ValueError(
+        raise UserError(
             f"{kind.name} {path} has format_version {content['format_version']!r} and this "
             f"version of nmt reads {version}: use the version of nmt that wrote it."
         )
@@ -113,7 +114,7 @@ def check_keys(
     *,
     extra_allowed: bool = False,
 ) -> None:
-    """Raises ValueError naming the keys that a part of a file lacks or should not have."""
+    """Raises UserError naming the keys that a part of a file lacks or should not have."""
     names = set(expected)
     missing = sorted(names - set(found))
     unexpected = [] if extra_allowed else sorted(map(str, set(found) - names))
@@ -123,7 +124,7 @@ def check_keys(
         if keys
     ]
     if faults:
-        raise ValueError(
+        raise UserError(
             f"{kind.name} {path} {' and '.join(faults)}: "
             "use it with the version of nmt that wrote it."
         )
@@ -132,10 +133,10 @@ def check_keys(
 def check_types(
     expected: Mapping[str, type], found: Mapping[str, Any], path: Path, kind: FileKind
 ) -> None:
-    """Raises ValueError naming a part of a file that is of another type than it should be."""
+    """Raises UserError naming a part of a file that is of another type than it should be."""
     for name, wanted in expected.items():
         if not isinstance(found[name], wanted):
-            raise ValueError(
+            raise UserError(
                 f"{kind.name} {path} holds a {type(found[name]).__name__} as {name!r}, where a "
                 f"{wanted.__name__} belongs: use the file as it was saved."
             )
@@ -152,14 +153,14 @@ def load_weights(
     """Gives a model the weights of a file, where they stand under `prefix` + their names.
 
     Raises:
-        ValueError: A weight is missing, unexpected or of another shape.
+        UserError: A weight is missing, unexpected or of another shape.
     """
     expected = {prefix + name: tensor for name, tensor in model.state_dict().items()}
     check_keys("weight", expected, state_dict, path, kind)
     check_types(dict.fromkeys(expected, Tensor), state_dict, path, kind)
     for name, tensor in expected.items():
         if state_dict[name].shape != tensor.shape:
-            raise ValueError(
+            raise UserError(
                 f"weight {name!r} of {kind.name} {path} has shape "
                 f"{tuple(state_dict[name].shape)} where its model config needs "
                 f"{tuple(tensor.shape)}: use the file as it was saved."
@@ -217,7 +218,7 @@ def load_checkpoint(path: str | Path, *, device: str | torch.device = "cpu") -> 
     """Rebuilds model, tokenizer and search from one file; no other file is needed.
 
     Raises:
-        ValueError: The file is missing, cut short, no checkpoint, of another format, holds code, a
+        UserError: The file is missing, cut short, no checkpoint, of another format, holds code, a
             missing or unexpected key or a class from outside nmt; or the device is not available.
     """
     _check_device(device)
@@ -241,7 +242,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     """Returns the plain content of a checkpoint, on the CPU: no code of the file is run.
 
     Raises:
-        ValueError: The file is missing, cut short, no checkpoint, of another format, holds code, or
+        UserError: The file is missing, cut short, no checkpoint, of another format, holds code, or
             a missing or unexpected key.
     """
     path = Path(path)
@@ -279,7 +280,7 @@ def check_resumable(
         The updates done when the checkpoint was written.
 
     Raises:
-        ValueError: As `load_checkpoint`, or something is not as in the checkpoint.
+        UserError: As `load_checkpoint`, or something is not as in the checkpoint.
     """
     path = Path(path)
     content = read_checkpoint(path)
@@ -288,20 +289,20 @@ def check_resumable(
     expected = {_WEIGHTS_PREFIX + name: tensor.shape for name, tensor in model.state_dict().items()}
     before = tuple(content["hyper_parameters"][f"{side}_lang"] for side in ("source", "target"))
     if before != languages:
-        raise ValueError(
+        raise UserError(
             f"checkpoint {path} translates {'-'.join(before)} and this run {'-'.join(languages)}: "
             "resume with data.source_lang and data.target_lang of its run."
         )
     same_tokenizer = content["hyper_parameters"]["tokenizer"] == tokenizer
     if found != expected or not same_tokenizer:
         other = "model" if same_tokenizer else "tokenizer"
-        raise ValueError(
+        raise UserError(
             f"checkpoint {path} has another {other} than this run: resume with the model and data "
             "options of its run, which are in its config.yaml."
         )
     for name, value in content["hyper_parameters"]["model"].items():
         if name in options and options[name] != value and name not in _MAY_CHANGE:
-            raise ValueError(
+            raise UserError(
                 f"checkpoint {path} has model.{name}={value} and this run {options[name]}: "
                 f"resume with model.{name}={value}."
             )
@@ -320,7 +321,7 @@ def build(
         extra: arguments that no config can hold (vocabulary size, parameters).
 
     Raises:
-        ValueError: No target, one outside `allowed`, or arguments it does not take.
+        UserError: No target, one outside `allowed`, or arguments it does not take.
     """
     name = config.get("_target_")
     target = _import_target(name, tuple(allowed))
@@ -328,7 +329,7 @@ def build(
     try:
         inspect.signature(target).bind(**arguments)
     except TypeError as error:
-        raise ValueError(f"{name} {error}: correct its options.") from error
+        raise UserError(f"{name} {error}: correct its options.") from error
     return target(**arguments)
 
 
@@ -337,14 +338,14 @@ def _import_target(name: Any, allowed: tuple[str, ...]) -> Any:
         prefix.rstrip(".") for prefix in allowed
     )
     if not isinstance(name, str) or not name.startswith(allowed):
-        raise ValueError(f"{refusal}.")
+        raise UserError(f"{refusal}.")
     module_name, _, attribute = name.rpartition(".")
     try:
         target = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"_target_ {name!r} does not exist ({error}): check its name.") from error
+        raise UserError(f"_target_ {name!r} does not exist ({error}): check its name.") from error
     if not callable(target) or not f"{getattr(target, '__module__', '')}.".startswith(allowed):
-        raise ValueError(f"{refusal}.")
+        raise UserError(f"{refusal}.")
     return target
 
 
@@ -353,7 +354,7 @@ def _check_device(device: str | torch.device) -> None:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0][:200]
-        raise ValueError(
+        raise UserError(
             f"device {str(device)!r} cannot be used here ({reason}): try 'cpu'."
         ) from error
 
@@ -365,14 +366,14 @@ def average_checkpoints(paths: Sequence[str | Path]) -> dict[str, Any]:
     file gives its own weights; the order of the files does not matter.
 
     Raises:
-        ValueError: No file, one given twice, one that cannot be loaded, or one of another model or
+        UserError: No file, one given twice, one that cannot be loaded, or one of another model or
             tokenizer.
     """
     if not paths:
-        raise ValueError("there are 0 checkpoints to average: give the paths of one or more.")
+        raise UserError("there are 0 checkpoints to average: give the paths of one or more.")
     for path, times in Counter(Path(path).resolve() for path in paths).items():
         if times > 1:
-            raise ValueError(f"checkpoint {path} is given {times} times: give each file once.")
+            raise UserError(f"checkpoint {path} is given {times} times: give each file once.")
     sums: dict[str, Tensor] = {}
     average: dict[str, Any] = {}
     for path in sorted(map(Path, paths)):
@@ -396,13 +397,13 @@ def _check_alike(
 ) -> None:
     for name in ("model", "tokenizer", "lowercase", "source_lang", "target_lang"):
         if content["hyper_parameters"][name] != first["hyper_parameters"][name]:
-            raise ValueError(
+            raise UserError(
                 f"checkpoint {path} has another {name} than the first one: average checkpoints of "
                 "one run, or of runs that differ in their seed alone."
             )
     shapes = {name: weight.shape for name, weight in content["state_dict"].items()}
     if weights and shapes != {name: weight.shape for name, weight in weights.items()}:
-        raise ValueError(
+        raise UserError(
             f"checkpoint {path} has other weights than the first one: average checkpoints of one "
             "run."
         )
@@ -412,11 +413,11 @@ def save_average(paths: Sequence[str | Path], output: str | Path) -> None:
     """Averages checkpoints into a file, which is there whole or not at all.
 
     Raises:
-        ValueError: As `average_checkpoints`, or there is no folder for the file.
+        UserError: As `average_checkpoints`, or there is no folder for the file.
         OSError: The file cannot be written.
     """
     if not Path(output).parent.is_dir():
-        raise ValueError(f"{Path(output).parent} is no folder: make it, or give another output.")
+        raise UserError(f"{Path(output).parent} is no folder: make it, or give another output.")
     content = average_checkpoints(paths)
     temporary = Path(output).with_name(f".{Path(output).name}.partial")
     torch.save(content, temporary)

@@ -17,6 +17,7 @@ from typing import Literal
 
 import sentencepiece
 
+from nmt.checks import UserError
 from nmt.special_tokens import BOS, EOS, PAD, UNK
 
 logger = logging.getLogger(__name__)
@@ -39,12 +40,12 @@ def check_unit(unit: str) -> LengthUnit:
     """Returns the unit if there is one of that name.
 
     Raises:
-        ValueError: Another name.
+        UserError: Another name.
     """
     for known in _UNITS:
         if unit == known:
             return known
-    raise ValueError(
+    raise UserError(
         f"length_unit is {unit!r}, but lengths are counted in {' or '.join(_UNITS)}; "
         "set data.length_unit to one of these or to null."
     )
@@ -91,13 +92,13 @@ class Tokenizer:
                 encoded, and say so the first time that this changes a text.
 
         Raises:
-            ValueError: The bytes are no SentencePiece model, or its special ids are not those of
+            UserError: The bytes are no SentencePiece model, or its special ids are not those of
                 `nmt.special_tokens`.
         """
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
-            raise ValueError(
+            raise UserError(
                 "The tokenizer is not a SentencePiece model; give the .model file that "
                 "SentencePiece wrote."
             ) from error
@@ -199,7 +200,7 @@ def _check_special_ids(processor: sentencepiece.SentencePieceProcessor) -> None:
     }
     wrong = [f"{name}={has} (not {want})" for name, (has, want) in found.items() if has != want]
     if wrong:
-        raise ValueError(
+        raise UserError(
             f"The tokenizer has the special ids {', '.join(wrong)}, where -1 means none; train it "
             f"with pad_id={PAD}, unk_id={UNK}, bos_id={BOS}, eos_id={EOS}, or leave "
             "data.tokenizer.path empty to have one trained."

@@ -41,7 +41,7 @@ from nmt.alignment import (
     word_attentions,
 )
 from nmt.checkpoint import load_checkpoint
-from nmt.checks import at_least
+from nmt.checks import UserError, at_least
 from nmt.data.batch import Batch, collate, collate_source
 from nmt.decoding.search import Hypothesis, Search
 from nmt.models.encoder_decoder import EncoderDecoder
@@ -110,12 +110,12 @@ def paired(sources: Iterable[str], others: Iterable[str], name: str) -> Iterator
         name: What they are, in the plural.
 
     Raises:
-        ValueError: One of the two ends before the other.
+        UserError: One of the two ends before the other.
     """
     for line, (source, other) in enumerate(zip_longest(sources, others), 1):
         if source is None or other is None:
             short, long = (name, "sources") if other is None else ("sources", name)
-            raise ValueError(f"There are only {line - 1} {short}, but more {long}: give as many.")
+            raise UserError(f"There are only {line - 1} {short}, but more {long}: give as many.")
         yield source, other
 
 
@@ -203,14 +203,14 @@ def stream_scores(
         chunk_size: Pairs read ahead and sorted by length.
 
     Raises:
-        ValueError: An element of `pairs` is no pair, an id cannot be part of a translation, or the
+        UserError: An element of `pairs` is no pair, an id cannot be part of a translation, or the
             model's output is not a number.
     """
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     pairs = iter(pairs)
     while chunk := list(islice(pairs, chunk_size)):
         if any(isinstance(pair, str) or len(pair) != 2 for pair in chunk):
-            raise ValueError("pairs must hold (source, translation) pairs; give a list of them.")
+            raise UserError("pairs must hold (source, translation) pairs; give a list of them.")
         sources = tokenizer.encode_batch([source for source, _ in chunk])
         targets = [
             tokenizer.encode(target)
@@ -231,7 +231,7 @@ def stream_scores(
 def _checked_ids(ids: Sequence[int], vocab_size: int) -> list[int]:
     for token in ids:
         if token in (PAD, BOS, EOS) or not 0 <= token < vocab_size:
-            raise ValueError(
+            raise UserError(
                 f"a translation holds the id {token}: give ids from 0 to {vocab_size - 1}, without "
                 f"PAD, BOS and EOS ({PAD}, {BOS}, {EOS})."
             )
@@ -243,14 +243,14 @@ def score_batch(model: EncoderDecoder, batch: Batch) -> list[TranslationScore]:
     """Returns the score of each pair of a batch, in its order.
 
     Raises:
-        ValueError: The model's output is not a number.
+        UserError: The model's output is not a number.
     """
     logits = model(batch.source, batch.source_mask, batch.target_in)  # (B, T, V)
     losses = F.cross_entropy(
         logits.flatten(0, 1).float(), batch.target_out.flatten(), reduction="none"
     ).view_as(batch.target_out)
     if bool(losses.isnan().any()):
-        raise ValueError(
+        raise UserError(
             "The model's output is not a number: the checkpoint is damaged or its training "
             "diverged, use another one."
         )
@@ -267,7 +267,7 @@ class StreamOptions:
     """How sentences are read and put together; see `nmt.translator.Translator.stream`.
 
     Raises:
-        ValueError: An option is out of range.
+        UserError: An option is out of range.
     """
 
     batch_tokens: int
@@ -320,12 +320,12 @@ def translate_stream(
         blank: The translation of a blank text, for which `translate` is not asked.
 
     Raises:
-        ValueError: `texts` or `prefixes` is a single string, or there are more or fewer prefixes
+        UserError: `texts` or `prefixes` is a single string, or there are more or fewer prefixes
             than texts.
     """
     for name, given in (("texts", texts), ("prefixes", prefixes)):
         if isinstance(given, str):
-            raise ValueError(f"{name} is one string; give a list of them, one a sentence.")
+            raise UserError(f"{name} is one string; give a list of them, one a sentence.")
     lines = zip(texts, repeat("")) if prefixes is None else paired(texts, prefixes, "prefixes")
     return _stream(iter(lines), tokenizer, translate, options, (blank,))
 
@@ -363,10 +363,10 @@ def scored_text(
     """Returns a hypothesis as text.
 
     Raises:
-        ValueError: Its probability is not a number.
+        UserError: Its probability is not a number.
     """
     if math.isnan(hypothesis.log_prob):
-        raise ValueError(
+        raise UserError(
             "The model's output is not a number: the checkpoint is damaged or its training "
             "diverged, use another one."
         )
@@ -434,10 +434,10 @@ class Translator:
                 probabilities are fp32 in any case.
 
         Raises:
-            ValueError: No usable checkpoint, no such device or no such precision.
+            UserError: No usable checkpoint, no such device or no such precision.
         """
         if precision not in PRECISIONS:
-            raise ValueError(
+            raise UserError(
                 f"precision is {precision!r}, but it must be one of {', '.join(PRECISIONS)}."
             )
         if device == "auto":
@@ -501,7 +501,7 @@ class Translator:
             first_line: The number of the first text, for the warnings.
 
         Raises:
-            ValueError: An option is out of range, `texts` or `prefixes` is a single string, there
+            UserError: An option is out of range, `texts` or `prefixes` is a single string, there
                 are more or fewer prefixes than texts, the model has no attention to align with, or
                 its output is not a number.
         """
@@ -547,7 +547,7 @@ class Translator:
             chunk_size: Pairs read ahead and sorted by length.
 
         Raises:
-            ValueError: An element of `pairs` is no pair, an id cannot be part of a translation, an
+            UserError: An element of `pairs` is no pair, an id cannot be part of a translation, an
                 option is out of range, or the model's output is not a number.
         """
         at_least("batch_tokens", batch_tokens, 1)
@@ -562,7 +562,7 @@ class Translator:
         See `nmt.alignment`; for many pairs use `attentions`.
 
         Raises:
-            ValueError: The model has no attention, or attends to memory slots, which are no
+            UserError: The model has no attention, or attends to memory slots, which are no
                 words; or a text is blank.
         """
         (attention,) = self.attentions([(source, target)])
@@ -578,7 +578,7 @@ class Translator:
             batch_tokens: As in `score`.
 
         Raises:
-            ValueError: As `attention`.
+            UserError: As `attention`.
         """
         at_least("batch_tokens", batch_tokens, 1)
         return word_attentions(

@@ -16,22 +16,20 @@ from pages.figures import draw_cost, draw_patterns, draw_positions, draw_saturat
 from pages.runs import read_runs
 from pages.tables import bleu_tables, cost_tables, replace_between
 
+from nmt.checks import flag_main
+
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {"en": "attention.md", "zh": "attention.zh.md"}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Draws, writes and prints the paths written; returns the exit status."""
+@flag_main
+def main(argv: Sequence[str] | None) -> None:
+    """Draws, writes and prints the paths written."""
     options = _parser().parse_args(argv)
-    try:
-        if options.bleu:
-            write_bleu(options.docs, options.bleu)
-        for path in [*draw(options.docs), *fill(options.docs)]:
-            print(path)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    if options.bleu:
+        write_bleu(options.docs, options.bleu)
+    for path in [*draw(options.docs), *fill(options.docs)]:
+        print(path)
 
 
 def _parser() -> argparse.ArgumentParser:

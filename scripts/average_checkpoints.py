@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.checkpoint import save_average
+from nmt.checks import flag_main
 
 
-def main() -> int:
-    """Runs the program; returns its exit status."""
+@flag_main
+def main(argv: Sequence[str] | None) -> None:
+    """Runs the program."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("checkpoints", nargs="+", type=Path, metavar="CHECKPOINT")
     parser.add_argument("--output", required=True, type=Path, metavar="FILE", help="a .ckpt file")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     if arguments.output.suffix != ".ckpt":
         parser.error(f"--output {arguments.output}: give the name of a .ckpt file")
-    try:
-        save_average(arguments.checkpoints, arguments.output)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    save_average(arguments.checkpoints, arguments.output)
     print(f"{arguments.output}: the average of {len(arguments.checkpoints)} checkpoints")
-    return 0
 
 
 if __name__ == "__main__":

@@ -26,9 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nmt.checks import UserError
+
 if __name__ == "bottleneck":  # pandas, which looks for a library of this name beside the script
     raise ImportError("scripts/bottleneck.py is a program, not the library bottleneck")
 
+from nmt.checks import flag_main
 from nmt.cli.compare import main as compare
 from nmt.config import config_directory
 
@@ -50,7 +53,8 @@ class PlannedRun:
     options: tuple[str, ...]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@flag_main
+def main(argv: Sequence[str] | None) -> int:
     """Runs what is not done yet; returns the exit status."""
     parser = _parser()
     options = parser.parse_intermixed_args(argv)  # options of train.py may stand anywhere
@@ -76,17 +80,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     runs = options.output / "runs"
     runs.mkdir(parents=True, exist_ok=True)
     if not _same_options(options):
-        print(
-            f"bottleneck: error: {options.output} holds runs made with other options (see its "
-            "options.json): give another --output.",
-            file=sys.stderr,
+        raise UserError(
+            f"{options.output} holds runs made with other options (see its options.json): give "
+            "another --output."
         )
-        return 1
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
-    try:
-        return _run(options, runs)
-    except KeyboardInterrupt:
-        return 128 + 2
+    return _run(options, runs)
 
 
 def _run(options: argparse.Namespace, runs: Path) -> int:

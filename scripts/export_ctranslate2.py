@@ -8,11 +8,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from nmt.checks import flag_main
 from nmt.export.folder import export_checkpoint
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Writes the folder; returns the exit status."""
+@flag_main
+def main(argv: Sequence[str] | None) -> None:
+    """Writes the folder."""
     parser = argparse.ArgumentParser(description="Exports a Transformer to CTranslate2.")
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a .ckpt file of a Transformer")
     parser.add_argument("folder", metavar="DIR", help="where to write: a new or empty folder")
@@ -23,12 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="how weights are stored: float32 (default), float16, int8, ...",
     )
     options = parser.parse_args(argv)
-    try:
-        export_checkpoint(options.checkpoint, options.folder, quantization=options.quantization)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    export_checkpoint(options.checkpoint, options.folder, quantization=options.quantization)
 
 
 if __name__ == "__main__":

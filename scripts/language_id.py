@@ -34,6 +34,7 @@ from rich.text import Text
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from nmt.checks import UserError, flag_main
 from nmt.data.files import Languages, iterate_lines, iterate_parallel, language_of
 from nmt.grammar import generate_splits
 from nmt.models.attention import AdditiveAttention, additive_attention
@@ -194,7 +195,7 @@ def load_identifier(path: str) -> LanguageIdentifier:
     """Reads a model file that `train` wrote."""
     content = torch.load(path, weights_only=True)
     if not isinstance(content, dict) or content.keys() != {"languages", "sizes", "weights"}:
-        raise ValueError(f"{path} is not a file that `language_id.py train` wrote.")
+        raise UserError(f"{path} is not a file that `language_id.py train` wrote.")
     model = LanguageClassifier(**content["sizes"])
     model.load_state_dict(content["weights"])
     first, second = content["languages"]
@@ -236,7 +237,7 @@ def train_identifier(
 def _with_words(sides: Sides) -> Sides:
     source, target = ([text for text in side if words_of(text)] for side in sides)
     if not (source and target):
-        raise ValueError("a side of the text has no line with words: give more lines.")
+        raise UserError("a side of the text has no line with words: give more lines.")
     return source, target
 
 
@@ -274,7 +275,7 @@ def _text(options: argparse.Namespace) -> tuple[tuple[str, str], Sides, Sides]:
         )
         return ("en", "de"), train, test
     if options.source is None or options.target is None:
-        raise ValueError("give --data built-in, or both --source FILE and --target FILE.")
+        raise UserError("give --data built-in, or both --source FILE and --target FILE.")
     languages = _languages(options)
     pairs = [*iterate_parallel([options.source, options.target], Languages(*languages, {}))]
     held_out = pairs[::ONE_IN]
@@ -290,7 +291,7 @@ def _languages(options: argparse.Namespace) -> tuple[str, str]:
     source = options.source_lang or language_of(Path(options.source))
     target = options.target_lang or language_of(Path(options.target))
     if source == target:
-        raise ValueError(f"both sides are called {source}: give --source-lang and --target-lang.")
+        raise UserError(f"both sides are called {source}: give --source-lang and --target-lang.")
     return source, target
 
 
@@ -325,7 +326,7 @@ def _filter(options: argparse.Namespace) -> None:
     identifier = load_identifier(options.model)
     source_lang, target_lang = languages = _languages(options)
     if set(languages) != set(identifier.languages):
-        raise ValueError(
+        raise UserError(
             f"{options.model} distinguishes {' and '.join(identifier.languages)}, not "
             f"{' and '.join(languages)}: train a model for these."
         )
@@ -350,8 +351,9 @@ def _filter(options: argparse.Namespace) -> None:
     print(f"{outputs[0]} and {outputs[1]}: {kept:,} of {total:,} pairs kept")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the program; returns its exit status."""
+@flag_main
+def main(argv: Sequence[str] | None) -> None:
+    """Runs the program."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -379,12 +381,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             command.add_argument(f"--{side}-lang", metavar="CODE", help="(default: from the name)")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
-    try:
-        options.run(options)
-    except (ValueError, OSError, RuntimeError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    options.run(options)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from nmt.alignment import AttentionMap, Units, attention_maps
-from nmt.checks import at_least
+from nmt.checks import UserError, at_least, flag_main
 from nmt.decoding.greedy import GreedySearch
 from nmt.evaluation.figures import draw_attention, save_figure
 from nmt.tokenizer import default_unit
@@ -29,19 +29,15 @@ TITLES = {
 }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Draws and prints the paths written; returns the exit status."""
+@flag_main
+def main(argv: Sequence[str] | None) -> None:
+    """Draws and prints the paths written."""
     options = _parser().parse_args(argv)
     with warnings.catch_warnings(record=True, action="always") as raised:
-        try:
-            for path in _run(options):
-                print(path)
-        except (ValueError, OSError) as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 1
+        for path in _run(options):
+            print(path)
     for message in dict.fromkeys(str(warning.message) for warning in raised):  # a missing font
         print(f"warning: {message}", file=sys.stderr)
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> list[Path]:
     at_least("threads", options.threads, 1)
     if options.output.suffix.lower() in (".png", ".svg", ".pdf", ".jpg"):
-        raise ValueError(f"--output is a folder, and {options.output} looks like a file: give DIR.")
+        raise UserError(f"--output is a folder, and {options.output} looks like a file: give DIR.")
     torch.set_num_threads(options.threads)
     translator = Translator.from_checkpoint(options.checkpoint)
     target = options.target
@@ -75,7 +71,7 @@ def _run(options: argparse.Namespace) -> list[Path]:
         units=Units(default_unit(translator.source_lang), default_unit(translator.target_lang)),
     )
     if options.kind is not None and options.kind not in maps:
-        raise ValueError(
+        raise UserError(
             f"This model has no {options.kind} attention: choose from {', '.join(maps)}."
         )
     options.output.mkdir(parents=True, exist_ok=True)
@@ -102,7 +98,7 @@ def _layers(count: int, asked: int | None) -> list[int]:
     if asked is None:
         return list(range(count))
     if not 1 <= asked <= count:
-        raise ValueError(f"layer is {asked}, but there are {count}: choose 1 to {count}.")
+        raise UserError(f"layer is {asked}, but there are {count}: choose 1 to {count}.")
     return [asked - 1]
 
 

@@ -21,12 +21,15 @@ import functools
 import random
 import re
 import subprocess
+import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
+
+from nmt.checks import UserError, flag_main
 
 PACKAGES = ("sword-text-sparv", "sword-text-web", "sword-text-kjv")
 MODULES = {"es": "spaRV1909eb", "web": "engWEB2015eb", "kjv": "engKJV2006eb"}
@@ -122,7 +125,7 @@ def read_module(folder: Path, name: str) -> dict[Reference, Verse]:
 
     modules = SwordModules(str(folder))
     if name not in modules.parse_modules():
-        raise ValueError(f"{folder} has no SWORD module {name}; it needs mods.d/ and modules/.")
+        raise UserError(f"{folder} has no SWORD module {name}; it needs mods.d/ and modules/.")
     bible = modules.get_bible_from_module(name)
     # pysword unpacks a whole book for each verse; once is enough.
     bible._decompressed_text = functools.lru_cache(4)(bible._decompressed_text)
@@ -147,7 +150,7 @@ def download(folder: Path) -> Path:
         try:
             subprocess.run(command, cwd=folder, check=True)
         except (OSError, subprocess.CalledProcessError) as error:
-            raise ValueError(
+            raise UserError(
                 f"{package} could not be downloaded ({error}); run `apt-get update`, or give a "
                 "folder of SWORD modules with --modules."
             ) from None
@@ -194,7 +197,7 @@ def split_by_chapter(
             left_out[f"test verses beyond {MOST} of a range"] = len(parts["test"]) - len(chosen)
             parts["test"] = [reference for reference in parts["test"] if reference in chosen]
             return parts, left_out
-    raise ValueError(f"Half of the chapters have too few test verses; {LEAST} a range are needed.")
+    raise UserError(f"Half of the chapters have too few test verses; {LEAST} a range are needed.")
 
 
 def _range_of(length: int) -> int:
@@ -318,24 +321,24 @@ def _write(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def main() -> None:
-    """Builds the corpus; what goes wrong is said in one sentence."""
+@flag_main
+def main(argv: Sequence[str] | None) -> None:
+    """Builds the corpus."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="folder for the corpus")
     parser.add_argument("--modules", type=Path, metavar="FOLDER", help="has mods.d/ and modules/")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     try:
         import pysword  # noqa: F401
-
-        with tempfile.TemporaryDirectory() as folder:
-            build(options.modules or download(Path(folder)), options.directory)
-    except ModuleNotFoundError:
-        parser.exit(2, "pysword is missing; install it with `pip install -e '.[bible]'`.\n")
-    except (OSError, ValueError) as error:
-        parser.exit(2, f"{error}\n")
+    except ModuleNotFoundError as error:
+        raise UserError(
+            "pysword is missing; install it with `pip install -e '.[bible]'`."
+        ) from error
+    with tempfile.TemporaryDirectory() as folder:
+        build(options.modules or download(Path(folder)), options.directory)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -9,7 +9,6 @@ Exit status: 0 when the report is written, 1 when the runs cannot be compared, 2
 from __future__ import annotations
 
 import argparse
-import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,11 +16,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from nmt.checks import UserError, flag_main
+
 _PROGRAM = "compare"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the program; returns its exit status."""
+@flag_main
+def main(argv: Sequence[str] | None) -> None:
+    """Runs the program."""
     parser = _parser()
     options = parser.parse_args(argv)
     if bool(options.runs) == (options.results is not None):
@@ -30,14 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("--split cannot change what --from redraws")
     try:
         _run(options)
-    except (ValueError, OSError) as error:
-        print(f"{_PROGRAM}: error: {error}", file=sys.stderr)
-        return 1
     except (KeyError, TypeError, AttributeError, StopIteration) as error:
         files = options.results or "a metrics.json, config.yaml or probe of these runs"
-        print(f"{_PROGRAM}: error: {files} is damaged ({error!r}); make it anew.", file=sys.stderr)
-        return 1
-    return 0
+        raise UserError(f"{files} is damaged ({error!r}); make it anew.") from error
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,7 +53,7 @@ def _run(options: argparse.Namespace) -> None:
     from nmt.study.report.report import write_report
 
     if options.output.exists() and not options.output.is_dir():
-        raise ValueError(f"--output {options.output} is a file; name a folder.")
+        raise UserError(f"--output {options.output} is a file; name a folder.")
     if options.results is not None:
         results = read_results(options.results)
     else:

@@ -18,6 +18,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from rich.console import Console
 
 import nmt
+from nmt.checks import UserError
 from nmt.config import check_config, hydra_main
 from nmt.evaluation.results import (
     SplitResult,
@@ -256,13 +257,13 @@ def _splits(config: DictConfig, translator: Translator) -> tuple[dict[str, Datas
         return {"files": _files(config, languages)}, default_unit(translator.source_lang)
     folder = Path(config.checkpoint).resolve().parents[1]
     if config.data is None and not (folder / "config.yaml").is_file():
-        raise ValueError(
+        raise UserError(
             f"checkpoint {config.checkpoint} does not lie in a run folder with a config.yaml: give "
             "data=NAME, or source=FILE reference=FILE."
         )
     data = data_of_run(folder) if config.data is None else instantiate(config.data)
     if (data.source_lang, data.target_lang) != languages:
-        raise ValueError(
+        raise UserError(
             f"checkpoint {config.checkpoint} translates {'-'.join(languages)}: set "
             f"data.source_lang={languages[0]} data.target_lang={languages[1]}."
         )
@@ -279,23 +280,23 @@ def _files(config: DictConfig, languages: tuple[str, str]) -> Dataset:
     several = isinstance(config.reference, ListConfig)
     references = list(config.reference) if several else [config.reference]
     if config.source is None or None in references or not references or config.data is not None:
-        raise ValueError(
+        raise UserError(
             f"source={config.source} reference={config.reference}: give both files and no data."
         )
     files = [config.source, references[0]]
     if [language_of(Path(file)) for file in files] == [*reversed(languages)]:
-        raise ValueError(
+        raise UserError(
             f"source={config.source} reference={references[0]}: checkpoint "
             f"{config.checkpoint} translates {'-'.join(languages)}, so swap the two."
         )
     text = read_parallel(files, Languages(*languages, {}))
     if not text.source:
-        raise ValueError(f"source={config.source} has no lines; give a file with sentences.")
+        raise UserError(f"source={config.source} has no lines; give a file with sentences.")
     columns: dict[str, Any] = {"source": text.source, "target": text.target}
     more = [read_lines(file) for file in references[1:]]
     for file, lines in zip(references[1:], more, strict=True):
         if len(lines) != len(text.source):
-            raise ValueError(
+            raise UserError(
                 f"{file} has {len(lines)} lines and {config.source} has {len(text.source)}: "
                 "give a reference for each source."
             )

@@ -11,23 +11,19 @@ import logging
 import sys
 from collections.abc import Sequence
 
+from nmt.checks import flag_main
+
 _PROGRAM = "probe"
 _EXAMPLE = "example: python scripts/probe.py outputs/grammar-rnn/* --threads 1"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the program; returns its exit status."""
+@flag_main
+def main(argv: Sequence[str] | None) -> None:
+    """Runs the program."""
     options = _parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, format=f"{_PROGRAM}: %(message)s")
     logging.getLogger("nmt.study.probes").setLevel(logging.INFO)
-    try:
-        _run(options)
-    except KeyboardInterrupt:
-        return 128 + 2
-    except (ValueError, OSError) as error:
-        print(f"{_PROGRAM}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    _run(options)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -8,6 +8,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from nmt.checks import UserError
 from nmt.config import check_config, hydra_main
 from nmt.training.run_folder import make_run_folder, run_directory
 
@@ -41,7 +42,7 @@ def main(config: DictConfig) -> None:
     if not trainer.is_global_zero:
         logging.disable(logging.INFO)  # one process says it
     if HydraConfig.get().mode == RunMode.MULTIRUN and trainer.world_size > 1:
-        raise ValueError(
+        raise UserError(
             f"-m on {trainer.world_size} devices would start the sweep again in each process: "
             "set trainer.devices=1, or start one run after the other without -m."
         )

@@ -42,6 +42,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
+from nmt.checks import UserError, flag_main
 from nmt.export.engine import ExportedTranslator
 
 if TYPE_CHECKING:
@@ -67,12 +68,12 @@ def open_bytes(path: str | Path, mode: Literal["rb", "wb"]) -> IO[bytes]:
     """Opens a file, a compressed one where its name ends in .gz.
 
     Raises:
-        ValueError: It cannot be opened.
+        UserError: It cannot be opened.
     """
     try:
         opened = gzip.open(path, mode) if Path(path).suffix == ".gz" else open(path, mode)  # noqa: SIM115
     except OSError as error:
-        raise ValueError(f"{path} cannot be opened: {error.strerror}.") from error
+        raise UserError(f"{path} cannot be opened: {error.strerror}.") from error
     return cast(IO[bytes], opened)
 
 
@@ -80,12 +81,12 @@ def open_input(path: str | None, stack: contextlib.ExitStack) -> IO[bytes]:
     """Returns the text to translate: a file, which `stack` closes, or standard input.
 
     Raises:
-        ValueError: It cannot be opened, or is closed.
+        UserError: It cannot be opened, or is closed.
     """
     if path is not None:
         return stack.enter_context(open_bytes(path, "rb"))
     if sys.stdin is None:
-        raise ValueError("standard input is closed: give --input FILE.")
+        raise UserError("standard input is closed: give --input FILE.")
     return sys.stdin.buffer
 
 
@@ -93,11 +94,11 @@ def open_output(options: argparse.Namespace, stack: contextlib.ExitStack) -> IO[
     """Returns where translations go: a file, which `stack` closes, or standard output.
 
     Raises:
-        ValueError: It cannot be opened, is closed, or as `check_output`.
+        UserError: It cannot be opened, is closed, or as `check_output`.
     """
     if options.output is None:
         if sys.stdout is None:
-            raise ValueError("standard output is closed: give --output FILE.")
+            raise UserError("standard output is closed: give --output FILE.")
         return sys.stdout.buffer
     check_output(options)
     return stack.enter_context(open_bytes(options.output, "wb"))
@@ -107,15 +108,15 @@ def check_output(options: argparse.Namespace) -> None:
     """Looks at `options.output`, a path, before anything is written.
 
     Raises:
-        ValueError: It is a directory, or a file that is read from too.
+        UserError: It is a directory, or a file that is read from too.
     """
     if os.path.isdir(options.output):
-        raise ValueError(f"{options.output} is a directory: give the name of a file.")
+        raise UserError(f"{options.output} is a directory: give the name of a file.")
     if not os.path.exists(options.output):
         return
     for path in (getattr(options, name) for name in _READ):
         if path is not None and os.path.exists(path) and os.path.samefile(path, options.output):
-            raise ValueError(f"{options.output} is read from too: write to another file.")
+            raise UserError(f"{options.output} is read from too: write to another file.")
 
 
 _GZIP = b"\x1f\x8b"
@@ -141,7 +142,7 @@ def read_lines(stream: Iterable[bytes], *, first: int = 1) -> Iterator[str]:
         first: The number of its first line in the whole text.
 
     Raises:
-        ValueError: It begins as UTF-16 or compressed files do.
+        UserError: It begins as UTF-16 or compressed files do.
     """
     for number, line in enumerate(stream, first):
         if number == 1:
@@ -164,9 +165,9 @@ def read_lines(stream: Iterable[bytes], *, first: int = 1) -> Iterator[str]:
 def _check_text(beginning: bytes) -> None:
     """Refuses what is no text at all; a damaged line in a text is only warned of."""
     if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise ValueError("the text is UTF-16: convert it with iconv -f UTF-16 -t UTF-8.")
+        raise UserError("the text is UTF-16: convert it with iconv -f UTF-16 -t UTF-8.")
     if beginning.startswith(_GZIP):
-        raise ValueError("the text is compressed: name the file .gz, or pipe it through zcat.")
+        raise UserError("the text is compressed: name the file .gz, or pipe it through zcat.")
 
 
 _AVAILABLE = {
@@ -187,11 +188,11 @@ def open_exported(
         parser: That read them; an option that differs from its default was asked for.
 
     Raises:
-        ValueError: An option was asked for that the engine lacks, or there is no such model.
+        UserError: An option was asked for that the engine lacks, or there is no such model.
     """
     for name, value in vars(options).items():
         if name not in _AVAILABLE and value != parser.get_default(name):
-            raise ValueError(
+            raise UserError(
                 f"{option_name(name)} is not available with --engine ctranslate2: "
                 "leave it out, or translate with the checkpoint and --engine torch."
             )
@@ -277,7 +278,7 @@ def search_for(search: Any, options: argparse.Namespace) -> Search:
     What the old and the new kind of search have in common is kept.
 
     Raises:
-        ValueError: An option is out of range, or two do not go together.
+        UserError: An option is out of range, or two do not go together.
     """
     from nmt.decoding.beam import BeamSearch
     from nmt.decoding.sampling import Sampling
@@ -290,7 +291,7 @@ def search_for(search: Any, options: argparse.Namespace) -> Search:
     if kind is None:
         only_beam = min(given.keys() - _names(Sampling))
         only_sampling = min(given.keys() - _names(BeamSearch))
-        raise ValueError(
+        raise UserError(
             f"{option_name(only_sampling)} samples and {option_name(only_beam)} searches: "
             "give one of the two."
         )
@@ -309,14 +310,14 @@ def given_search_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def refuse_with_score(options: argparse.Namespace) -> None:
-    """Raises ValueError where an option is given that has no meaning with --score."""
+    """Raises UserError where an option is given that has no meaning with --score."""
     names = ("prefix", "alignment")
     of_text = [name for name in names if getattr(options, name) is not None]
     unused = [*given_search_options(options), *of_text]
     if options.max_source_length != parser().get_default("max_source_length"):
         unused.append("max_source_length")
     if unused:
-        raise ValueError(
+        raise UserError(
             f"{option_name(unused[0])} has no meaning with --score, which searches nothing: "
             "leave it out."
         )
@@ -331,36 +332,19 @@ def _names(search: Any) -> set[str]:
     return {field.name for field in fields(search)}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the program; returns its exit status."""
+@flag_main
+def main(argv: Sequence[str] | None) -> None:
+    """Runs the program."""
     if sys.stderr is None:  # closed: then messages go nowhere, and not into an opened file
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     options = parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, format=f"{PROGRAM}: %(message)s")
     try:
         _run(options)
-    except BrokenPipeError:
-        # Whoever read the translations has seen enough. Python would complain when it
-        # flushes standard output at exit, so that goes nowhere from here on.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + 13  # as if SIGPIPE had ended it
-    except KeyboardInterrupt:
-        return 128 + 2
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        print(
-            f"{PROGRAM}: error: a .gz file is damaged or not compressed ({error}): "
-            "compress it again.",
-            file=sys.stderr,
-        )
-        return 1
-    except OSError as error:
-        reason = error.strerror or error
-        print(f"{PROGRAM}: error: text cannot be read or written ({reason}).", file=sys.stderr)
-        return 1
-    except ValueError as error:
-        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+        raise UserError(
+            f"a .gz file is damaged or not compressed ({error}): compress it again."
+        ) from error
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -400,7 +384,7 @@ def _translator(options: argparse.Namespace) -> Translator | ExportedTranslator:
     if options.engine == "ctranslate2":
         return open_exported(options, parser())
     if Path(options.checkpoint, "model.bin").is_file():
-        raise ValueError(
+        raise UserError(
             f"{options.checkpoint} is a model for CTranslate2: add --engine ctranslate2."
         )
     from nmt.translator import Translator
@@ -428,7 +412,7 @@ def translate(
         at_once: Answer each line before the next one is read.
 
     Raises:
-        ValueError: An option is out of range, or as
+        UserError: An option is out of range, or as
             `Translator.stream`.
     """
     more: dict[str, Any] = {}  # what not every engine has
@@ -466,7 +450,7 @@ def score(
     Arguments as in `translate`.
 
     Raises:
-        ValueError: There are more or fewer translations than lines, or as
+        UserError: There are more or fewer translations than lines, or as
             `Translator.stream_scores`.
     """
     from nmt.translator import paired

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import xxhash
 from datasets import Dataset
 
+from nmt.checks import UserError
 from nmt.data.files import pairs
 from nmt.data.text import map_shards
 from nmt.tokenizer import LengthUnit, count_units
@@ -44,12 +45,12 @@ class CleaningRules:
         """Checks the values.
 
         Raises:
-            ValueError: A limit below one.
+            UserError: A limit below one.
         """
         for name in ("max_length", "max_length_ratio"):
             value = getattr(self, name)
             if value is not None and not (type(value) in (int, float) and value >= 1):
-                raise ValueError(
+                raise UserError(
                     f"data.cleaning.{name} is {value!r}; set it to 1 or more, or to null for "
                     "no limit."
                 )

@@ -27,6 +27,7 @@ import pyarrow
 from datasets import Dataset
 
 import nmt.grammar
+from nmt.checks import UserError
 from nmt.data.files import HubOptions, Languages, find_split, load_hub, read_documents
 from nmt.data.text import Text, cached, content_key, key_of, lowercased, text_of_files
 from nmt.grammar import GrammarPair, swapped
@@ -47,19 +48,19 @@ def build_options(cls: type[Options], values: Mapping[str, Any], *, where: str) 
         where: Its name there, such as `data.cleaning`.
 
     Raises:
-        ValueError: A key that does not exist (the nearest is named), or one that is missing.
+        UserError: A key that does not exist (the nearest is named), or one that is missing.
     """
     if not isinstance(values, Mapping):
-        raise ValueError(f"{where} is {values!r}; give it keys and values.")
+        raise UserError(f"{where} is {values!r}; give it keys and values.")
     assert dataclasses.is_dataclass(cls)
     names = [field.name for field in dataclasses.fields(cls)]
     for name in values:
         if name not in names:
             near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)
-            raise ValueError(f"There is no option {where}.{name}; did you mean {near[0]}?")
+            raise UserError(f"There is no option {where}.{name}; did you mean {near[0]}?")
     needed = [f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING]
     if missing := [name for name in needed if name not in values]:
-        raise ValueError(f"{where} lacks {', '.join(missing)}; give a value.")
+        raise UserError(f"{where} lacks {', '.join(missing)}; give a value.")
     return cls(**values)
 
 
@@ -91,11 +92,11 @@ def load_grammar(
         cache_dir: Where the generated text is kept.
 
     Raises:
-        ValueError: Languages that the grammar does not speak, or an impossible argument.
+        UserError: Languages that the grammar does not speak, or an impossible argument.
     """
     pair = (languages.source, languages.target)
     if sorted(pair) != ["de", "en"]:
-        raise ValueError(
+        raise UserError(
             f"The grammar speaks en-de and de-en, not {'-'.join(pair)}; set data.source_lang and "
             "data.target_lang to en and de."
         )
@@ -119,7 +120,7 @@ def _check_arguments(arguments: Mapping[str, Any]) -> None:
     for name in arguments:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-            raise ValueError(f"There is no option data.grammar.{name}; did you mean {near[0]}?")
+            raise UserError(f"There is no option data.grammar.{name}; did you mean {near[0]}?")
 
 
 def _generator_digest() -> str:
@@ -189,16 +190,16 @@ class CorpusOptions:
         """Checks the options; reads nothing.
 
         Raises:
-            ValueError: Not exactly one origin, or languages that make no pair.
+            UserError: Not exactly one origin, or languages that make no pair.
         """
         for key in ("source_lang", "target_lang"):
             if not isinstance(getattr(self, key), str) or not getattr(self, key):
-                raise ValueError(
+                raise UserError(
                     f"data.{key} is {getattr(self, key)!r}; give a language code such as en "
                     "(quote a code that YAML reads as a truth value: 'no')."
                 )
         if self.source_lang == self.target_lang:
-            raise ValueError(
+            raise UserError(
                 f"data.source_lang and data.target_lang are both {self.source_lang}; "
                 "choose two languages."
             )
@@ -219,21 +220,21 @@ class CorpusOptions:
         if not given:
             stem = self.directory_splits.get("train", "train")
             alone = where == "data"
-            raise ValueError(
+            raise UserError(
                 f"{f'data={self.name}' if alone else where} needs local files; set "
                 f"{where}.directory=DIR to the folder with {stem}.{self.source_lang}[.gz], "
                 f"{stem}.{self.target_lang}[.gz] and so on, or {where}.train, {where}.valid and "
                 f"{where}.test to files{'; or data.corpora to several corpora' if alone else ''}."
             )
         if len(given) > 1:
-            raise ValueError(
+            raise UserError(
                 f"The corpus {self.name} has more than one origin: {'; '.join(given)}; "
                 "keep one and set the others to null."
             )
         if given[0].startswith(f"{where}.train"):
             for split in self.needed:
                 if not getattr(self, split):
-                    raise ValueError(
+                    raise UserError(
                         f"{where}.{split} is missing; give {where}.{split}="
                         "[source_file,target_file] or one .tsv, .jsonl or .parquet file."
                     )
@@ -259,7 +260,7 @@ class Corpus(Mapping[str, Dataset]):
             cache_dir: Where text is kept that was read or generated.
 
         Raises:
-            ValueError: There is nothing at the place named.
+            UserError: There is nothing at the place named.
         """
         self._options = options
         self._cache_dir = Path(cache_dir)
@@ -271,7 +272,7 @@ class Corpus(Mapping[str, Dataset]):
 
         Raises:
             KeyError: There is no such split.
-            ValueError: Its text is missing, unequal, unreadable, or empty.
+            UserError: Its text is missing, unequal, unreadable, or empty.
         """
         return self.text(name).dataset
 
@@ -291,7 +292,7 @@ class Corpus(Mapping[str, Dataset]):
         text = self._readers[name]()
         size, corpus = len(text.dataset), self._options.name
         if not size:
-            raise ValueError(f"The {name} split of {corpus} is empty; check its files.")
+            raise UserError(f"The {name} split of {corpus} is empty; check its files.")
         logger.info("%s, %s: %s pairs.", corpus, name, f"{size:,}")
         expected = self._options.expected_sizes.get(name, size)
         if size != expected:
@@ -338,7 +339,7 @@ def _directory_readers(
     options: CorpusOptions, directory: Path, cache_dir: Path
 ) -> Mapping[str, Reader]:
     if not directory.is_dir():
-        raise ValueError(
+        raise UserError(
             f"{options.where}.directory is {directory}, but there is no such folder (relative "
             f"paths start at {Path.cwd()}); give the folder that holds the files of "
             f"{options.name}."
@@ -356,7 +357,7 @@ def _directory_readers(
 
 def _refuse_missing(options: CorpusOptions, split: str) -> NoReturn:
     stem = options.directory_splits[split]
-    raise ValueError(
+    raise UserError(
         f"{options.directory} has no {stem}.{options.source_lang}[.gz] and "
         f"{stem}.{options.target_lang}[.gz], which are the {split} split of "
         f"{options.name}; add them or set {options.where}.directory_splits.{split}=STEM."
@@ -422,19 +423,19 @@ def mixed_corpora(
         common: Arguments of `CorpusOptions` that hold where a corpus does not say otherwise.
 
     Raises:
-        ValueError: An impossible name, key, weight or origin.
+        UserError: An impossible name, key, weight or origin.
     """
     if not isinstance(corpora, Mapping):
-        raise ValueError(f"data.corpora is {corpora!r}; give names, and keys and values for each.")
+        raise UserError(f"data.corpora is {corpora!r}; give names, and keys and values for each.")
     found = {}
     for name, values in corpora.items():
         where = f"data.corpora.{name}"
         if not re.fullmatch(r"\w[\w-]*", str(name), re.ASCII):
-            raise ValueError(f"{where}: call it by letters, digits, _ and -, as files are named.")
+            raise UserError(f"{where}: call it by letters, digits, _ and -, as files are named.")
         entry = asdict(build_options(MixedCorpus, values, where=where))
         weight = entry.pop("weight")
         if type(weight) not in (int, float) or not 0 < weight <= _LARGEST_WEIGHT:
-            raise ValueError(
+            raise UserError(
                 f"{where}.weight is {weight!r}; give a number above 0 and up to "
                 f"{_LARGEST_WEIGHT} (2: all pairs twice in an epoch, 0.5: a random half)."
             )

@@ -12,6 +12,7 @@ import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
 
+from nmt.checks import UserError
 from nmt.data.batch import Batch
 from nmt.data.cleaning import CleaningReport, CleaningRules
 from nmt.data.corpus import CorpusOptions, build_options, mixed_corpora
@@ -89,7 +90,7 @@ class TranslationDataModule(pl.LightningDataModule):
             corpora: Several corpora instead of one, by name, see `MixedCorpus`.
 
         Raises:
-            ValueError: An option is impossible.
+            UserError: An option is impossible.
         """
         super().__init__()
         shared = {
@@ -123,9 +124,9 @@ class TranslationDataModule(pl.LightningDataModule):
             ("eval_token_budget", eval_token_budget),
         ):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"data.{key} is {value!r}; set it to a positive integer (tokens).")
+                raise UserError(f"data.{key} is {value!r}; set it to a positive integer (tokens).")
         if not isinstance(num_workers, int) or num_workers < 0:
-            raise ValueError(f"data.num_workers is {num_workers!r}; set it to 0 or more.")
+            raise UserError(f"data.num_workers is {num_workers!r}; set it to 0 or more.")
         if not cleaning.get("language", True):  # configs of runs from before have it, off
             cleaning = {key: value for key, value in cleaning.items() if key != "language"}
         rules = build_options(CleaningRules, cleaning, where="data.cleaning")
@@ -186,7 +187,7 @@ class TranslationDataModule(pl.LightningDataModule):
         """Loads, cleans, trains the tokenizer and encodes; what is there already is only mapped.
 
         Raises:
-            ValueError: Something that the options name is missing or unusable.
+            UserError: Something that the options name is missing or unusable.
         """
         self._text.read()  # all of it before work begins on any
         for name in self._text.names:
@@ -214,7 +215,7 @@ class TranslationDataModule(pl.LightningDataModule):
         Training text is what cleaning left of it, one corpus after the other; all others are whole.
 
         Raises:
-            ValueError: There is no such split.
+            UserError: There is no such split.
         """
         return self._text.split(name)
 
@@ -299,17 +300,17 @@ def _check_mixture(
     corpora: Mapping[str, Any], origin: Mapping[str, Any], concatenate: Mapping[str, Any] | None
 ) -> None:
     if not corpora:
-        raise ValueError(
+        raise UserError(
             "data.corpora is empty; give each corpus a name and its text, such as data.corpora="
             "{news:{train:[a.en,a.de],valid:[b.en,b.de],test:[c.en,c.de],weight:2}}."
         )
     for key, value in origin.items():
         if value is not None:
-            raise ValueError(
+            raise UserError(
                 f"data.{key} and data.corpora are both given; move data.{key} into an entry of "
                 "data.corpora, or set one of the two to null."
             )
     if concatenate:
-        raise ValueError(
+        raise UserError(
             "data.concatenate joins pairs of one corpus, not of data.corpora; set it to null."
         )

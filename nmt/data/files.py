@@ -31,6 +31,8 @@ import pyarrow.parquet
 from datasets import Dataset
 from huggingface_hub.errors import HfHubHTTPError
 
+from nmt.checks import UserError
+
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -45,7 +47,7 @@ def iterate_lines(path: str | Path) -> Iterator[str]:
     A byte order mark is removed, and a final line without a line end is a line.
 
     Raises:
-        ValueError: No such file, damaged gzip, or invalid UTF-8 (naming file and line).
+        UserError: No such file, damaged gzip, or invalid UTF-8 (naming file and line).
     """
     with _opened(Path(path)) as file:
         for number, line in enumerate(file, 1):
@@ -57,7 +59,7 @@ def iterate_lines(path: str | Path) -> Iterator[str]:
             try:
                 yield line.decode("utf-8")
             except UnicodeDecodeError:
-                raise ValueError(
+                raise UserError(
                     f"{path}, line {number} is not valid UTF-8; convert the file to UTF-8 first."
                 ) from None
 
@@ -69,11 +71,11 @@ def _opened(path: Path) -> Iterator[BufferedReader | gzip.GzipFile]:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             yield file
     except FileNotFoundError:
-        raise ValueError(
+        raise UserError(
             f"There is no file {path} (relative paths start at {Path.cwd()}); check the path."
         ) from None
     except (zlib.error, EOFError, OSError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); get the file again.") from error
+        raise UserError(f"{path} cannot be read ({error}); get the file again.") from error
 
 
 _ROWS_AT_ONCE = 10_000
@@ -112,21 +114,21 @@ def text_of(row: Mapping[Any, Any], language: str, languages: Languages, *, wher
     A missing value (null) is an empty text.
 
     Raises:
-        ValueError: No such column, with a list of those found; or a value that is no text.
+        UserError: No such column, with a list of those found; or a value that is no text.
     """
     column = languages.column(language)
     for shape in (row, row.get("translation")):
         if isinstance(shape, Mapping) and column in shape:
             return _text(shape[column], f"{where}, column {column!r},")
-    raise ValueError(missing_column(column, list(row), where=where))
+    raise UserError(missing_column(column, list(row), where=where))
 
 
 def _text(value: Any, where: str) -> str:
     if isinstance(value, Mapping | Sequence) and not isinstance(value, str):
-        raise ValueError(f"{where} holds a {type(value).__name__}, not text; give one sentence.")
+        raise UserError(f"{where} holds a {type(value).__name__}, not text; give one sentence.")
     text = "" if value is None else str(value)
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError(f"{where} holds half a surrogate pair, which is no text; correct it.")
+        raise UserError(f"{where} holds half a surrogate pair, which is no text; correct it.")
     return text
 
 
@@ -147,7 +149,7 @@ def _read_tsv(path: Path, languages: Languages) -> Pairs:
         fields = line.split("\t")
         for column, code in zip(columns, languages.codes, strict=True):
             if len(fields) < 2 or not isinstance(column, int) or not 0 <= column < len(fields):
-                raise ValueError(
+                raise UserError(
                     f"{path}, line {number} has {len(fields)} tab-separated fields and no field "
                     f"{column!r} for {code}; a row is source, TAB, target, or set data.columns."
                 )
@@ -160,22 +162,22 @@ def _read_jsonl(path: Path, languages: Languages) -> Pairs:
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            raise ValueError(f"{where} is not JSON ({error}); give one object a line.") from None
+            raise UserError(f"{where} is not JSON ({error}); give one object a line.") from None
         if not isinstance(row, dict):
-            raise ValueError(f"{where} is not a JSON object; give one object a line.")
+            raise UserError(f"{where} is not a JSON object; give one object a line.")
         yield _both_sides(row, languages, where)
 
 
 def _read_parquet(path: Path, languages: Languages) -> Pairs:
     if not path.is_file():
-        raise ValueError(f"There is no file {path}; check the path.")
+        raise UserError(f"There is no file {path}; check the path.")
     try:
         with pyarrow.parquet.ParquetFile(path) as table:
             for rows in table.iter_batches(batch_size=_ROWS_AT_ONCE):
                 for row in rows.to_pylist():
                     yield _both_sides(row, languages, str(path))
     except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); get the file again.") from error
+        raise UserError(f"{path} cannot be read ({error}); get the file again.") from error
 
 
 def _both_sides(row: Mapping[Any, Any], languages: Languages, where: str) -> tuple[str, str]:
@@ -183,7 +185,7 @@ def _both_sides(row: Mapping[Any, Any], languages: Languages, where: str) -> tup
     return source, target
 
 
-# Each raises ValueError for a file that does not hold the two sides.
+# Each raises UserError for a file that does not hold the two sides.
 READERS: dict[str, Callable[[Path, Languages], Pairs]] = {
     ".tsv": _read_tsv,
     ".jsonl": _read_jsonl,
@@ -227,7 +229,7 @@ def iterate_parallel(files: Sequence[str | Path], languages: Languages) -> Pairs
     these; otherwise the first is the source.
 
     Raises:
-        ValueError: Unequal numbers of lines, or a file that does not hold the two sides.
+        UserError: Unequal numbers of lines, or a file that does not hold the two sides.
     """
     paths = [Path(file) for file in files]
     if len(paths) == 2:
@@ -235,7 +237,7 @@ def iterate_parallel(files: Sequence[str | Path], languages: Languages) -> Pairs
             paths.reverse()
         return _side_by_side(paths)
     if len(paths) != 1 or table_suffix(paths[0]) not in READERS:
-        raise ValueError(
+        raise UserError(
             f"{[str(path) for path in paths]} is no parallel corpus; give two line files "
             f"[source, target] or one file that ends in {', '.join(READERS)}."
         )
@@ -246,7 +248,7 @@ def find_split(directory: Path, stem: str, languages: Languages) -> list[Path] |
     """Returns the files of a split, `STEM.en` and `STEM.de` or `STEM.jsonl` and the like, or None.
 
     Raises:
-        ValueError: One of the two sides is missing.
+        UserError: One of the two sides is missing.
     """
     sides = [_plain_or_gzip(directory / f"{stem}.{code}") for code in languages.codes]
     present = [side for side in sides if side is not None]
@@ -254,7 +256,7 @@ def find_split(directory: Path, stem: str, languages: Languages) -> list[Path] |
         return present
     if present:
         missing = next(code for code in languages.codes if code != language_of(present[0]))
-        raise ValueError(
+        raise UserError(
             f"{present[0]} is there, but {stem}.{missing}[.gz] beside it is not; add it."
         )
     for suffix in READERS:
@@ -273,14 +275,14 @@ def read_documents(directory: Path, stem: str, num_pairs: int) -> dict[str, list
         The columns `document`, which is collection/document, and `kind`; none without the file.
 
     Raises:
-        ValueError: It has not one line of three columns for each pair.
+        UserError: It has not one line of three columns for each pair.
     """
     path = _plain_or_gzip(directory / f"{stem}.documents.tsv")
     if path is None:
         return {}
     rows = [line.split("\t") for line in read_lines(path)]
     if len(rows) != num_pairs or any(len(row) != 3 for row in rows):
-        raise ValueError(
+        raise UserError(
             f"{path} has {len(rows)} lines for the {num_pairs} pairs of {stem}, or one without "
             "three columns (document, collection, kind); make it anew, or remove it."
         )
@@ -309,7 +311,7 @@ def _side_by_side(paths: Sequence[Path]) -> Pairs:
         if counts[0] == counts[1]:
             yield source, target
     if counts[0] != counts[1]:
-        raise ValueError(
+        raise UserError(
             f"{paths[0]} has {counts[0]} lines but {paths[1]} has {counts[1]}; parallel files "
             "need one translation per line."
         )
@@ -347,7 +349,7 @@ def load_hub(options: HubOptions, languages: Languages, *, where: str) -> dict[s
         where: What the options of the corpus are called in the configuration.
 
     Raises:
-        ValueError: The hub does not answer within seconds, or the set is not as described.
+        UserError: The hub does not answer within seconds, or the set is not as described.
     """
     local = Path(options.path).is_dir()
     if not local and not huggingface_hub.constants.HF_HUB_OFFLINE:
@@ -364,7 +366,7 @@ def select_sides(dataset: Dataset, languages: Languages, *, where: str) -> Datas
     """Reduces a table of either shape, `{en, de}` or `{translation: {en, de}}`, to both sides.
 
     Raises:
-        ValueError: No such columns; the message lists those found.
+        UserError: No such columns; the message lists those found.
     """
     found = dataset.column_names
     dataset = dataset.flatten()
@@ -373,7 +375,7 @@ def select_sides(dataset: Dataset, languages: Languages, *, where: str) -> Datas
         column = languages.column(language)
         inside = f"translation.{column}"
         if column not in dataset.column_names and inside not in dataset.column_names:
-            raise ValueError(missing_column(column, found, where=where))
+            raise UserError(missing_column(column, found, where=where))
         names.append(column if column in dataset.column_names else inside)
     dataset = dataset.select_columns(names)
     dataset = dataset.rename_columns(dict(zip(names, ("source", "target"), strict=True)))
@@ -389,12 +391,12 @@ def _check_that_hub_answers(options: HubOptions, where: str) -> None:
             options.path, revision=options.revision, timeout=_SECONDS_TO_ANSWER
         )
     except HfHubHTTPError as error:
-        raise ValueError(
+        raise UserError(
             f"The hub refuses the data set {options.path} at revision {options.revision} "
             f"({_first_line(error)}); check {where}.hub.path and {where}.hub.revision."
         ) from error
     except Exception as error:  # which one depends on the HTTP library and the proxy
-        raise ValueError(_unreachable(options, _first_line(error), where)) from error
+        raise UserError(_unreachable(options, _first_line(error), where)) from error
 
 
 def _load_split(
@@ -403,14 +405,14 @@ def _load_split(
     try:
         builder = datasets.load_dataset_builder(options.path, options.config, revision=revision)
         if builder.name not in _FORMATS:
-            raise ValueError(f"its files are {builder.name}")
+            raise UserError(f"its files are {builder.name}")
         return datasets.load_dataset(
             options.path, options.config, revision=revision, split=expression
         )
     except ConnectionError as error:
-        raise ValueError(_unreachable(options, _first_line(error), where)) from error
+        raise UserError(_unreachable(options, _first_line(error), where)) from error
     except (RuntimeError, ValueError, OSError, datasets.exceptions.DatasetsError) as error:
-        raise ValueError(
+        raise UserError(
             f"The data set {options.path} (config {options.config}, split {expression}) cannot be "
             f"loaded: {_first_line(error)}; only parquet and JSON data without code are read."
         ) from error

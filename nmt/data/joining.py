@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
 
+from nmt.checks import UserError
+
 Integers = npt.NDArray[np.int64]
 
 
@@ -30,7 +32,7 @@ class Concatenation:
         for name in ("train", "test"):
             sizes = getattr(self, name)
             if not _are_sizes(sizes):
-                raise ValueError(
+                raise UserError(
                     f"data.concatenate.{name} is {sizes!r}; give a list of numbers of pairs, "
                     "each 1 or more, such as [1, 2, 3]."
                 )

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch.utils.data import DataLoader
 
+from nmt.checks import UserError
 from nmt.data.batch import Batch
 from nmt.data.sampler import Row, TokenBatchSampler
 
@@ -66,10 +67,10 @@ class TrainLoader(DataLoader[Batch]):
             persistent_workers: Keep the workers from epoch to epoch.
 
         Raises:
-            ValueError: Another sampler was given, as Lightning's `overfit_batches` tries to.
+            UserError: Another sampler was given, as Lightning's `overfit_batches` tries to.
         """
         if not isinstance(sampler, TokenBatchSampler):
-            raise ValueError(
+            raise UserError(
                 f"The training loader needs a TokenBatchSampler, not a {type(sampler).__name__}; "
                 "leave trainer.overfit_batches unset and use limit_train_batches instead."
             )
@@ -111,11 +112,11 @@ class TrainLoader(DataLoader[Batch]):
         """Makes the next iteration go on where `state_dict` was called.
 
         Raises:
-            ValueError: The state belongs to other batches, so that going on would repeat some
+            UserError: The state belongs to other batches, so that going on would repeat some
                 pairs and leave out others.
         """
         if state["fingerprint"] != self.sampler.fingerprint:
-            raise ValueError(
+            raise UserError(
                 f"The checkpoint stopped at batch {state['batches']} of epoch {state['epoch']} of "
                 "other batches than these; resume with the data, token budget, seed, number of "
                 "devices and accumulated batches it was trained with."

@@ -28,6 +28,7 @@ import pyarrow
 import sentencepiece
 from datasets import Dataset
 
+from nmt.checks import UserError
 from nmt.data.batch import Batch, collate
 from nmt.data.cleaning import CleaningReport, CleaningRules, clean
 from nmt.data.sampler import Row
@@ -66,7 +67,7 @@ def train_tokenizer(
         The serialised model, for `Tokenizer`.
 
     Raises:
-        ValueError: An impossible option, or no usable text.
+        UserError: An impossible option, or no usable text.
     """
     _check_training_options(vocab_size, model_type, character_coverage)
     counts = {"used": 0, "skipped": 0}
@@ -90,20 +91,20 @@ def train_tokenizer(
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise ValueError(_training_failure(str(error), vocab_size, counts)) from error
+        raise UserError(_training_failure(str(error), vocab_size, counts)) from error
     _report_training(buffer.getvalue(), vocab_size, counts)
     return buffer.getvalue()
 
 
 def _check_training_options(vocab_size: int, model_type: str, character_coverage: float) -> None:
     if model_type not in MODEL_TYPES:
-        raise ValueError(
+        raise UserError(
             f"tokenizer.model_type is {model_type!r}; set it to {' or '.join(MODEL_TYPES)}."
         )
     if not isinstance(vocab_size, int) or vocab_size < 1:
-        raise ValueError(f"tokenizer.vocab_size is {vocab_size!r}; set it to a positive integer.")
+        raise UserError(f"tokenizer.vocab_size is {vocab_size!r}; set it to a positive integer.")
     if not 0.9 <= character_coverage <= 1.0:
-        raise ValueError(
+        raise UserError(
             f"tokenizer.character_coverage is {character_coverage}; set it between 0.9 and 1."
         )
 
@@ -287,7 +288,7 @@ def clean_text(
         name: Of the corpus, for the log.
 
     Raises:
-        ValueError: None does.
+        UserError: None does.
     """
     options = asdict(rules)
     key = key_of(_VERSION, train.key, options, source_unit, target_unit)
@@ -307,7 +308,7 @@ def clean_text(
     report = CleaningReport(**json.loads((folder / "report.json").read_text(encoding="utf-8")))
     logger.info("Cleaning of %s:\n%s", name, report.table())
     if not report.kept:
-        raise ValueError(
+        raise UserError(
             f"Cleaning removed all {report.total} training pairs ({report.removed}); "
             "check the data or switch rules off in data.cleaning."
         )
@@ -329,7 +330,7 @@ def get_tokenizer(
         cache_dir: Where a trained one is kept.
 
     Raises:
-        ValueError: The file is missing or unusable, or training is impossible.
+        UserError: The file is missing or unusable, or training is impossible.
     """
     if options.path:
         return Tokenizer(_read_model(Path(options.path)))
@@ -399,7 +400,7 @@ def _read_model(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ValueError(
+        raise UserError(
             f"data.tokenizer.path {path} cannot be read ({error.strerror}); give a SentencePiece "
             ".model file, or null to train one."
         ) from error

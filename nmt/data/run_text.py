@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from datasets import Dataset, concatenate_datasets
 
+from nmt.checks import UserError
 from nmt.data.cleaning import CleaningRules
 from nmt.data.corpus import Corpus, CorpusOptions
 from nmt.data.joining import join_test
@@ -48,12 +49,12 @@ class Part:
         """The corpus as it is.
 
         Raises:
-            ValueError: It lacks a split that is needed.
+            UserError: It lacks a split that is needed.
         """
         corpus = Corpus(self.options, cache_dir=self.cache_dir)
         for split in self.options.needed:
             if split not in list(corpus):  # `in corpus` would read it
-                raise ValueError(
+                raise UserError(
                     f"{self.options.where} has no split {split!r} but {', '.join(corpus)}; add it."
                 )
         return corpus
@@ -122,14 +123,14 @@ class RunText:
             for split in part.corpus:
                 called = f"{split}_{name}" if self._mixed else split
                 if called in places:
-                    raise ValueError(
+                    raise UserError(
                         f"data.corpora.{name} has a split that would be called {called}, as one "
                         "of another corpus is; rename one of the two."
                     )
                 if split != "train":
                     places[called] = (name, split)
         if {split for _, split in places.values()} == {"valid"}:
-            raise ValueError("No corpus of data.corpora has a test set; give one to one of them.")
+            raise UserError("No corpus of data.corpora has a test set; give one to one of them.")
         return dict(sorted(places.items(), key=lambda place: place[1][1] != "valid"))
 
     @cached_property
@@ -143,7 +144,7 @@ class RunText:
         """Names of all splits.
 
         Raises:
-            ValueError: Two have the same, or a split is missing that is needed.
+            UserError: Two have the same, or a split is missing that is needed.
         """
         return ["train", *self._places, *([_JOINED] if self._joined_sizes else [])]
 
@@ -161,12 +162,12 @@ class RunText:
         """Returns the text of a split; the training text of each corpus.
 
         Raises:
-            ValueError: There is no such split.
+            UserError: There is no such split.
         """
         if name == "train":
             return [part.cleaned.text for part in self.parts.values()]
         if name not in self.names:
-            raise ValueError(
+            raise UserError(
                 f"The corpus {self._name} has no split {name!r}; "
                 f"choose one of {', '.join(self.names)}."
             )

@@ -20,6 +20,8 @@ import numpy.typing as npt
 import torch.distributed
 from torch.utils.data import Sampler
 
+from nmt.checks import UserError
+
 Integers = npt.NDArray[np.int64]
 
 
@@ -157,7 +159,7 @@ class TokenBatchSampler(Sampler[list[Row]]):
             accumulate: Batches of a rank that make one update.
 
         Raises:
-            ValueError: There is no pair, the lengths differ in number, or the budget is below 1.
+            UserError: There is no pair, the lengths differ in number, or the budget is below 1.
         """
         source = np.asarray(source_lengths, dtype=np.int64)
         target = np.asarray(target_lengths, dtype=np.int64)
@@ -313,13 +315,13 @@ def _repeat_to_share(order: SAMPLER_Integers, world: int) -> SAMPLER_Integers:
 
 def _check(source: SAMPLER_Integers, target: SAMPLER_Integers, token_budget: int) -> None:
     if len(source) != len(target):
-        raise ValueError(
+        raise UserError(
             f"There are {len(source)} source lengths but {len(target)} target lengths; "
             "give one of each for every sentence pair."
         )
     if len(source) == 0:
-        raise ValueError(
+        raise UserError(
             "There are 0 sentence pairs to make batches of; check the files and the cleaning rules."
         )
     if token_budget < 1:
-        raise ValueError(f"token_budget is {token_budget}; it must be at least 1 token.")
+        raise UserError(f"token_budget is {token_budget}; it must be at least 1 token.")

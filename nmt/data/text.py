@@ -34,6 +34,7 @@ import xxhash
 from datasets import Dataset, concatenate_datasets
 from filelock import FileLock
 
+from nmt.checks import UserError
 from nmt.data.files import Languages, Pairs, iterate_parallel
 
 
@@ -43,7 +44,7 @@ def cached(cache_dir: Path, name: str, make: Callable[[Path], None]) -> Path:
     Safe with several processes: one makes it, under a temporary name, the others wait.
 
     Raises:
-        ValueError: The cache folder cannot be written.
+        UserError: The cache folder cannot be written.
         OSError: `make` cannot read what it needs.
     """
     final = cache_dir / name
@@ -57,7 +58,7 @@ def cached(cache_dir: Path, name: str, make: Callable[[Path], None]) -> Path:
     except OSError as error:
         if error.filename and not Path(error.filename).is_relative_to(cache_dir):
             raise  # something that is read
-        raise ValueError(
+        raise UserError(
             f"data.cache_dir {cache_dir} cannot be written ({error}); set it to another folder."
         ) from error
     return final
@@ -111,7 +112,7 @@ def map_shards(
 
     Raises:
         Exception: What `work` raised first.
-        ValueError: A process was ended from outside.
+        UserError: A process was ended from outside.
     """
     tasks = shards(num_rows)
     if len(tasks) == 1:
@@ -139,12 +140,12 @@ def _in_forks(
         with pool:
             return list(pool.map(_do, tasks))
     except BrokenProcessPool:
-        raise ValueError(
+        raise UserError(
             "A process that prepared data was ended by the system, mostly for want of memory: "
             "free some and start again; earlier steps are kept."
         ) from None
     except ValueError as error:  # an answer to the user; the cause says where in the process
-        raise ValueError(str(error)) from error
+        raise UserError(str(error)) from error
 
 
 _work: Callable[[range], Any]  # of this process, a fork
@@ -188,7 +189,7 @@ def text_of_files(files: Sequence[str | Path], languages: Languages, *, cache_di
     """Returns the pairs of two line files or of one table, see `iterate_parallel`.
 
     Raises:
-        ValueError: The files cannot be read, or do not hold both sides.
+        UserError: The files cannot be read, or do not hold both sides.
     """
     pairs = iterate_parallel(files, languages)  # refuses what is no corpus
     columns = [languages.column(code) for code in (languages.source, languages.target)]

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.checks import at_least, between
+from nmt.checks import UserError, at_least, between
 from nmt.decoding.search import (
     MOST_PENALTY,
     Constraints,
@@ -115,7 +115,7 @@ class BeamSearch:
         min_length: EOS is not chosen before this many tokens.
 
     Raises:
-        ValueError: A value is out of its range.
+        UserError: A value is out of its range.
     """
 
     beam_size: int = 5
@@ -130,7 +130,7 @@ class BeamSearch:
         between("length_penalty", self.length_penalty, -MOST_PENALTY, MOST_PENALTY)
         at_least("num_hypotheses", self.num_hypotheses, 1)
         if self.num_hypotheses > self.beam_size:
-            raise ValueError(
+            raise UserError(
                 f"num_hypotheses is {self.num_hypotheses}, but beam_size is {self.beam_size}: "
                 "ask for fewer hypotheses or a larger beam."
             )

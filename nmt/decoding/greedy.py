@@ -25,7 +25,7 @@ class GreedySearch:
         min_length: EOS is not chosen before this many tokens.
 
     Raises:
-        ValueError: A value is out of its range.
+        UserError: A value is out of its range.
     """
 
     max_length: int = 256

@@ -42,7 +42,7 @@ class Sampling:
         min_length: EOS is not chosen before this many tokens.
 
     Raises:
-        ValueError: A value is out of its range.
+        UserError: A value is out of its range.
     """
 
     temperature: float = 1.0

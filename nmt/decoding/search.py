@@ -34,7 +34,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from nmt.checks import at_least, positive
+from nmt.checks import UserError, at_least, positive
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.special_tokens import BOS, EOS, PAD, UNK
 
@@ -109,16 +109,16 @@ def check_limits(search: LengthLimited) -> None:
     """Refuses impossible length limits.
 
     Raises:
-        ValueError: One sentence with the name, the value and what is expected.
+        UserError: One sentence with the name, the value and what is expected.
     """
     at_least("max_length", search.max_length)
     at_least("min_length", search.min_length, 0)
     if search.max_length > _MOST_TOKENS:
-        raise ValueError(
+        raise UserError(
             f"max_length is {search.max_length}, but it must not exceed {_MOST_TOKENS}."
         )
     if search.min_length > search.max_length:
-        raise ValueError(
+        raise UserError(
             f"min_length is {search.min_length}, but it must not exceed max_length, "
             f"{search.max_length}."
         )
@@ -151,10 +151,10 @@ def never_emitted(forbidden_ids: Sequence[int], *, and_eos: bool, device: torch.
     """Returns the ids that a step may not choose, (F,) int64.
 
     Raises:
-        ValueError: EOS is among the forbidden ids, so that no hypothesis could end.
+        UserError: EOS is among the forbidden ids, so that no hypothesis could end.
     """
     if EOS in forbidden_ids:
-        raise ValueError(f"forbidden_ids holds {EOS}, EOS, without which no hypothesis can end.")
+        raise UserError(f"forbidden_ids holds {EOS}, EOS, without which no hypothesis can end.")
     ids = {PAD, UNK, BOS, *forbidden_ids} | ({EOS} if and_eos else set())
     return torch.tensor(sorted(ids), device=device)
 
@@ -192,7 +192,7 @@ class Constraints:
             says, but as many as its prefix has.
 
     Raises:
-        ValueError: A prefix holds a special id, there is not one for each sentence, or EOS is
+        UserError: A prefix holds a special id, there is not one for each sentence, or EOS is
             forbidden.
     """
 
@@ -223,12 +223,12 @@ class Constraints:
             length: Tokens that the hypotheses have.
 
         Raises:
-            ValueError: No token is left to choose.
+            UserError: No token is left to choose.
         """
         forbidden = self._not_yet if length < self._min_length else self._never
         vocab_size = logits.shape[-1]
         if len(forbidden) >= vocab_size:
-            raise ValueError(
+            raise UserError(
                 f"All {vocab_size} ids of the vocabulary are forbidden at a step: "
                 "allow at least one besides EOS."
             )
@@ -242,14 +242,14 @@ class Constraints:
 def _table(prefixes: Sequence[Sequence[int]], num_sentences: int, device: torch.device) -> Tensor:
     """Returns the tokens of the prefixes and PAD after them, (B, longest)."""
     if len(prefixes) != num_sentences:
-        raise ValueError(
+        raise UserError(
             f"There are {len(prefixes)} prefixes for {num_sentences} sentences: "
             "give one for each, an empty one where nothing is forced."
         )
     for prefix in prefixes:
         special = {PAD, BOS, EOS}.intersection(prefix)
         if special:
-            raise ValueError(
+            raise UserError(
                 f"A prefix holds the special id {min(special)}: leave special ids out of prefixes."
             )
     longest = max(map(len, prefixes), default=0)

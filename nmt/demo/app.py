@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nmt.checks import UserError
 from nmt.decoding.beam import BeamSearch
 from nmt.translator import ScoredText, Translator
 
@@ -74,10 +75,10 @@ def load_models(paths: Sequence[str], *, device: str = "cpu") -> list[Model]:
     """Loads checkpoints, each named after the last two folders of its run.
 
     Raises:
-        ValueError: No checkpoint, or one that cannot be used.
+        UserError: No checkpoint, or one that cannot be used.
     """
     if not paths:
-        raise ValueError("There is no checkpoint: give one or more .ckpt files.")
+        raise UserError("There is no checkpoint: give one or more .ckpt files.")
     models = []
     for path in paths:
         translator = Translator.from_checkpoint(path, device=device)
@@ -90,13 +91,13 @@ def check_text(text: str) -> str:
     """Returns the text without surrounding space.
 
     Raises:
-        ValueError: It is blank or too long; the message is for the user of the page.
+        UserError: It is blank or too long; the message is for the user of the page.
     """
     text = text.strip()
     if not text:
-        raise ValueError("Type a sentence first.")
+        raise UserError("Type a sentence first.")
     if len(text) > MAX_CHARACTERS:
-        raise ValueError(
+        raise UserError(
             f"The text has {len(text)} characters and this page takes {MAX_CHARACTERS}: "
             "shorten it, or use scripts/translate.py."
         )
@@ -113,13 +114,13 @@ def _answer(model: Model, text: str, search: BeamSearch) -> Answer:
     languages = f"{model.translator.source_lang}-{model.translator.target_lang}"
     try:
         (translation,) = model.translator.translate([text], search=search)
-    except ValueError as refusal:
+    except UserError as refusal:
         return Answer(model.name, languages, (), None, str(refusal))
     attention, note = None, ""
     try:
         found = model.translator.attention(text, translation.text)
         attention = Shown(found.source_words, found.target_words, found.weights.mean(0))
-    except ValueError as refusal:
+    except UserError as refusal:
         note = f"No attention is shown: {refusal}"
     return Answer(model.name, languages, translation.alternatives, attention, note)
 
@@ -224,7 +225,7 @@ def respond(models: Sequence[Model], text: str, beam_size: int) -> str:
     """Returns the HTML for what was typed."""
     try:
         text = check_text(text)
-    except ValueError as refusal:
+    except UserError as refusal:
         return message(str(refusal))
     return page(answers(models, text, beam_size=int(beam_size)))
 
@@ -233,7 +234,7 @@ def make_app(models: Sequence[Model]) -> Any:
     """Returns an ASGI application with the page at "/".
 
     Raises:
-        ValueError: Gradio is not installed.
+        UserError: Gradio is not installed.
     """
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
@@ -241,7 +242,7 @@ def make_app(models: Sequence[Model]) -> Any:
         import gradio
         from fastapi import FastAPI, Request, Response
     except ImportError as error:
-        raise ValueError(
+        raise UserError(
             f"Gradio cannot be imported ({error}): install it with pip install 'nmt[demo]'."
         ) from error
     app = FastAPI()

@@ -22,6 +22,7 @@ from matplotlib.ft2font import FT2Font
 from matplotlib.image import AxesImage
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from nmt.checks import UserError
 from nmt.evaluation.by_length import Bucket
 
 # Okabe and Ito's palette, told apart by colour-blind readers; markers tell curves apart in grey.
@@ -138,7 +139,7 @@ def draw_bleu_by_length(
         title: Printed above the axes.
 
     Raises:
-        ValueError: if there is no curve or the curves have different ranges.
+        UserError: if there is no curve or the curves have different ranges.
     """
     ranges = _shown_ranges(curves)
     shown = {name: buckets[ranges.start : ranges.stop] for name, buckets in curves.items()}
@@ -160,7 +161,7 @@ def _shown_ranges(curves: Mapping[str, Sequence[Bucket]]) -> range:
     """Returns the indices from the first to the last bucket with sentences in any curve."""
     kinds = {tuple((b.low or 1, b.high) for b in buckets) for buckets in curves.values()}
     if len(kinds) != 1:
-        raise ValueError(
+        raise UserError(
             f"The curves {list(curves)} have {len(kinds)} different sets of length buckets; "
             "pass curves of the same edges."
         )

@@ -18,6 +18,8 @@ from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from nmt.checks import UserError
+
 METRICS = ("bleu", "chrf", "ter")
 _TOKENIZERS = {
     **dict.fromkeys(("zh", "zho", "chi", "cmn", "yue"), "zh"),
@@ -122,11 +124,11 @@ def bleu_score(
             the score only where no hypothesis has four tokens, which is 0 without it.
 
     Raises:
-        ValueError: There is nothing to score, or the counts differ: sacreBLEU cuts to the shorter.
+        UserError: There is nothing to score, or the counts differ: sacreBLEU cuts to the shorter.
     """
     for texts in references:
         if len(texts) != len(hypotheses) or not hypotheses or isinstance(texts, str):
-            raise ValueError(
+            raise UserError(
                 f"There are {len(hypotheses)} hypotheses and {len(texts)} references; pass a list "
                 "with exactly one reference for each hypothesis, and at least one."
             )
@@ -152,11 +154,11 @@ def check_metrics(target_lang: str, metrics: Sequence[str] = ("bleu", "chrf")) -
     """Makes sure, before a long run, that its translations can be scored at the end.
 
     Raises:
-        ValueError: There is no such metric, or the package that splits this language into words is
+        UserError: There is no such metric, or the package that splits this language into words is
             not installed.
     """
     if unknown := sorted(set(metrics) - set(METRICS)):
-        raise ValueError(f"metrics has {unknown[0]!r}; choose from {', '.join(METRICS)}.")
+        raise UserError(f"metrics has {unknown[0]!r}; choose from {', '.join(METRICS)}.")
     _bleu_metric(bleu_tokenizer(target_lang), False)
 
 
@@ -169,7 +171,7 @@ def _bleu_metric(tokenizer: str, effective_order: bool) -> BLEU:
     try:
         return BLEU(tokenize=tokenizer, effective_order=effective_order, force=True)
     except RuntimeError as error:
-        raise ValueError(
+        raise UserError(
             f"BLEU's tokenizer {tokenizer!r} for this target language is not installed: run "
             f'`pip install "sacrebleu[{tokenizer[:2]}]"`.'
         ) from error

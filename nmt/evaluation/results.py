@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nmt.checks import UserError
 from nmt.evaluation.by_length import BUCKET_METHOD, Bucket, bleu_by_length, trim_empty
 from nmt.evaluation.metrics import Scores, score
 
@@ -186,19 +187,19 @@ def read_run(directory: str | Path) -> Run:
     """Reads the metrics and translations of a finished run.
 
     Raises:
-        ValueError: A file is missing or damaged, or translations and metrics are of different
+        UserError: A file is missing or damaged, or translations and metrics are of different
             test sets.
     """
     directory = Path(directory)
     path = directory / "metrics.json"
     if not path.is_file():
-        raise ValueError(f"{directory} has no metrics.json; name the folder of a finished run.")
+        raise UserError(f"{directory} has no metrics.json; name the folder of a finished run.")
     metrics = _parse(path, path.read_text(encoding="utf-8"))
     names = [name for name, entry in metrics.items() if isinstance(entry, dict) and "bleu" in entry]
     splits = {name: _read_sentences(directory / f"{name}.jsonl") for name in names}
     for name, sentences in splits.items():
         if corpus_sha256(sentences) != metrics[name]["sha256"]:
-            raise ValueError(
+            raise UserError(
                 f"{directory / name}.jsonl holds {len(sentences)} sentences that are not the "
                 f"{metrics[name]['num_sentences']} of metrics.json; evaluate the run again."
             )
@@ -207,14 +208,14 @@ def read_run(directory: str | Path) -> Run:
 
 def _read_sentences(path: Path) -> list[TranslatedSentence]:
     if not path.is_file():
-        raise ValueError(f"{path} is missing, though metrics.json has its scores; restore it.")
+        raise UserError(f"{path} is missing, though metrics.json has its scores; restore it.")
     sentences = []
     with path.open(encoding="utf-8", newline="\n") as lines:
         for number, line in enumerate(lines, start=1):
             try:
                 sentences.append(TranslatedSentence(**_parse(path, line, number)))
             except TypeError as error:
-                raise ValueError(f"Line {number} of {path} is no translation: {error}.") from error
+                raise UserError(f"Line {number} of {path} is no translation: {error}.") from error
     return sentences
 
 
@@ -222,7 +223,7 @@ def _parse(path: Path, text: str, number: int = 1) -> dict[str, Any]:
     try:
         return dict(json.loads(text))
     except (ValueError, TypeError) as error:
-        raise ValueError(
+        raise UserError(
             f"{path} is damaged at line {number} ({error}); evaluate the run again."
         ) from error
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nmt.checks import UserError
 from nmt.models.attention import CrossAttention, SelfAttention
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.models.positions import sinusoidal_table
@@ -30,12 +31,12 @@ def import_ctranslate2() -> Any:
     """Returns the engine's package.
 
     Raises:
-        ValueError: It is not installed.
+        UserError: It is not installed.
     """
     try:
         import ctranslate2
     except ImportError as error:
-        raise ValueError(
+        raise UserError(
             f"CTranslate2 cannot be imported ({error}): install it with pip install 'nmt[export]'."
         ) from error
     return ctranslate2
@@ -50,10 +51,10 @@ def to_ctranslate2(model: EncoderDecoder, tokenizer: Tokenizer, *, quantization:
         quantization: How weights are stored, one of `QUANTIZATIONS`.
 
     Raises:
-        ValueError: The engine has no such model or quantization, or is not installed.
+        UserError: The engine has no such model or quantization, or is not installed.
     """
     if quantization not in QUANTIZATIONS:
-        raise ValueError(
+        raise UserError(
             f"quantization is {quantization!r}, but CTranslate2 has {', '.join(QUANTIZATIONS)}: "
             "choose one of them."
         )
@@ -83,24 +84,24 @@ def position_limit(model: EncoderDecoder) -> int | None:
 
 def _supported(model: EncoderDecoder) -> Transformer:
     if not isinstance(model, Transformer):
-        raise ValueError(
+        raise UserError(
             f"The checkpoint holds a {type(model).__name__}, and CTranslate2 runs Transformers "
             "only: export a checkpoint of model=transformer, or translate this one with "
             "scripts/translate.py."
         )
     if model.memory_slots is not None:
-        raise ValueError(
+        raise UserError(
             f"The model attends to {model.memory_slots} memory slots, which CTranslate2 cannot "
             "pool: export a model with memory_slots=null, or translate with scripts/translate.py."
         )
     kind = model.encoder_attention.kind
     if kind != "full":
-        raise ValueError(
+        raise UserError(
             f"The model has encoder_attention={kind}, which CTranslate2 lacks: export a model with "
             "encoder_attention=full, or translate with scripts/translate.py."
         )
     if model.positions.kind not in ("rope", "sinusoidal", "learned"):
-        raise ValueError(
+        raise UserError(
             f"The model has {model.positions.kind} positions, which the export does not know: "
             "use positions=rope, or translate with scripts/translate.py."
         )

@@ -24,6 +24,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
+from nmt.checks import UserError
 from nmt.data.batch import collate_source
 from nmt.decoding.search import Hypothesis, Search, length_limits
 from nmt.export.conversion import import_ctranslate2
@@ -61,11 +62,11 @@ class EngineOptions:
         """Takes over the options of a search.
 
         Raises:
-            ValueError: The search has an option that the engine lacks.
+            UserError: The search has an option that the engine lacks.
         """
         options: dict[str, Any] = asdict(search)  # type: ignore[call-overload]
         if lacking := sorted(options.keys() - cls.__dataclass_fields__.keys()):
-            raise ValueError(
+            raise UserError(
                 f"CTranslate2 has no {type(search).__name__} with {', '.join(lacking)}: search "
                 "with --beam-size N (a BeamSearch), or translate with the checkpoint."
             )
@@ -224,7 +225,7 @@ class ExportedTranslator:
             threads: CPU threads; 0 leaves the choice to CTranslate2.
 
         Raises:
-            ValueError: No exported model, no such device, or CTranslate2 is not installed.
+            UserError: No exported model, no such device, or CTranslate2 is not installed.
         """
         exported = read_folder(folder)
         ctranslate2 = import_ctranslate2()
@@ -235,7 +236,7 @@ class ExportedTranslator:
             )
         except (RuntimeError, ValueError) as error:
             reason = str(error).partition("\n")[0]
-            raise ValueError(
+            raise UserError(
                 f"CTranslate2 cannot load {folder} on device {device!r} ({reason}): "
                 "try device cpu, or export the checkpoint again."
             ) from error
@@ -272,7 +273,7 @@ class ExportedTranslator:
         """Translates texts as they come, in order; arguments as in `Translator.stream`.
 
         Raises:
-            ValueError: An option is out of range or the engine lacks it, a text is longer than the
+            UserError: An option is out of range or the engine lacks it, a text is longer than the
                 model's positions, or the model's output is not a number.
         """
         options = StreamOptions(
@@ -302,7 +303,7 @@ class ExportedTranslator:
     def _check_length(self, sentence: Sentence) -> None:
         most, length = self._max_positions, len(sentence.ids) + 1
         if most is not None and length > most:
-            raise ValueError(
+            raise UserError(
                 f"line {sentence.line} has {length} source tokens, but the exported model has "
                 f"{most} positions: set max_source_length to {most - 1} or less."
             )

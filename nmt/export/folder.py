@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.checkpoint import build, load_checkpoint
+from nmt.checks import UserError
 from nmt.decoding.search import Search
 from nmt.export.conversion import position_limit, to_ctranslate2
 from nmt.tokenizer import Tokenizer
@@ -54,12 +55,12 @@ def export_checkpoint(
         quantization: How weights are stored: `nmt.export.conversion.QUANTIZATIONS`.
 
     Raises:
-        ValueError: The folder is in use, the checkpoint cannot be read, or CTranslate2 has no such
+        UserError: The folder is in use, the checkpoint cannot be read, or CTranslate2 has no such
             model or quantization.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} exists and is not an empty folder: give the name of a new one.")
+        raise UserError(f"{folder} exists and is not an empty folder: give the name of a new one.")
     trained = load_checkpoint(checkpoint)
     spec = to_ctranslate2(trained.model, trained.tokenizer, quantization=quantization)
     description = {
@@ -84,7 +85,7 @@ def read_folder(folder: str | Path) -> ExportedModel:
     """Reads everything but the weights.
 
     Raises:
-        ValueError: It is no folder that `export_checkpoint` wrote.
+        UserError: It is no folder that `export_checkpoint` wrote.
     """
     folder = Path(folder)
     advice = "write one with scripts/export_ctranslate2.py CHECKPOINT DIR"
@@ -92,16 +93,16 @@ def read_folder(folder: str | Path) -> ExportedModel:
         description = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
         tokenizer = (folder / _TOKENIZER).read_bytes()
     except (OSError, ValueError) as error:
-        raise ValueError(f"{folder} is no exported model ({error}): {advice}.") from error
+        raise UserError(f"{folder} is no exported model ({error}): {advice}.") from error
     if not isinstance(description, dict):
-        raise ValueError(f"{folder / _DESCRIPTION} holds no description of a model: {advice}.")
+        raise UserError(f"{folder / _DESCRIPTION} holds no description of a model: {advice}.")
     if description.get("format_version") != FORMAT_VERSION:
-        raise ValueError(
+        raise UserError(
             f"{folder} has format_version {description.get('format_version')!r} and this version "
             f"of nmt reads {FORMAT_VERSION}: export the checkpoint again."
         )
     if missing := sorted(set(_KEYS) - set(description)):
-        raise ValueError(
+        raise UserError(
             f"{folder / _DESCRIPTION} lacks {', '.join(missing)}: export the checkpoint again."
         )
     return ExportedModel(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from nmt.checks import UserError
 from nmt.grammar.lexicon import load_lexicon
 from nmt.grammar.sentences import sentence
 from nmt.grammar.tokens import Draw, GrammarPair, Table, Token, links, text
@@ -31,7 +32,7 @@ class Grammar:
         lexicon: Name of the lexicon: `core` or `full`.
 
     Raises:
-        ValueError: There is no lexicon of that name.
+        UserError: There is no lexicon of that name.
     """
 
     def __init__(self, *, lexicon: str = "core") -> None:
@@ -45,10 +46,10 @@ class Grammar:
             generator: Source of randomness; the same state gives the same pair.
 
         Raises:
-            ValueError: The length is outside 3..80.
+            UserError: The length is outside 3..80.
         """
         if not SHORTEST_INPUT <= words <= LONGEST_INPUT:
-            raise ValueError(
+            raise UserError(
                 f"the grammar makes inputs of {SHORTEST_INPUT} to {LONGEST_INPUT} words, not "
                 f"{words}: ask for a length in that range"
             )

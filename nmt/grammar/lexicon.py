@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 import nmt
+from nmt.checks import UserError
 from nmt.grammar import german
 from nmt.grammar.tokens import Table, zipf_table, zipf_weights
 from nmt.grammar.verbs import VerbTables
@@ -34,7 +35,7 @@ def lexicon_path(name: str) -> Path:
     """Where the YAML file of a lexicon lies: inside the installed package, else the repository.
 
     Raises:
-        ValueError: There is no such file.
+        UserError: There is no such file.
     """
     package = Path(nmt.__file__).resolve().parent
     places = (package / "_data" / "grammar", package.parent / "data" / "grammar")
@@ -43,7 +44,7 @@ def lexicon_path(name: str) -> Path:
         if path.is_file():
             return path
     known = sorted({path.stem for place in places for path in place.glob("*.yaml")})
-    raise ValueError(f"there is no lexicon {name!r}: choose one of {', '.join(known) or 'none'}")
+    raise UserError(f"there is no lexicon {name!r}: choose one of {', '.join(known) or 'none'}")
 
 
 def read_lexicon(name: str) -> dict[str, Any]:
@@ -133,7 +134,7 @@ class Lexicon:
         if classes not in self._slots:
             for name in classes:
                 if name not in self.nouns:
-                    raise ValueError(
+                    raise UserError(
                         f"the lexicon has no noun class {name!r}: add it or correct the name"
                     )
             nouns = [noun for name in classes for noun in self.nouns[name]]

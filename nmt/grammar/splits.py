@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Literal
 
+from nmt.checks import UserError
 from nmt.grammar.grammar import Grammar
 from nmt.grammar.tokens import GrammarPair
 
@@ -49,10 +50,10 @@ def generate_splits(
         Lists under `train`, `valid`, `test`, `test_long`; tests are in the order of their buckets.
 
     Raises:
-        ValueError: An option is impossible, or the grammar cannot make so many different pairs.
+        UserError: An option is impossible, or the grammar cannot make so many different pairs.
     """
     if length_distribution not in ("short_heavy", "uniform"):
-        raise ValueError(
+        raise UserError(
             f"length_distribution is {length_distribution!r}: choose short_heavy or uniform"
         )
     for name, size in (
@@ -61,7 +62,7 @@ def generate_splits(
         ("test_per_bucket", test_per_bucket),
     ):
         if size < 0:
-            raise ValueError(f"{name} is {size}: give a number of pairs, 0 or more")
+            raise UserError(f"{name} is {size}: give a number of pairs, 0 or more")
     collecting = gc.isenabled()
     gc.disable()  # all of it lives on: looking for cycles in it would take a fifth of the time
     try:
@@ -145,7 +146,7 @@ class _Collector:
             pair = self._grammar.pair(generator.randint(low, high), generator)
             if low <= pair.source.count(" ") + 1 <= high:
                 yield pair
-        raise ValueError(
+        raise UserError(
             f"the grammar found no new sentence of {low} to {high} words after "
             f"{len(self._inputs)}: ask for smaller splits or use the lexicon full"
         )

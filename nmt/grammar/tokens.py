@@ -32,6 +32,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Generic, TypeVar
 
+from nmt.checks import UserError
+
 T = TypeVar("T")
 
 _INTEGER_BITS = [0.0, *(math.log2(count) for count in range(1, 129))]
@@ -45,14 +47,14 @@ class Table(Generic[T]):
         weights: Positive weights, as many as items; they need not sum to one.
 
     Raises:
-        ValueError: There is nothing to draw.
+        UserError: There is nothing to draw.
     """
 
     __slots__ = ("bits", "cumulative", "items")
 
     def __init__(self, items: Sequence[T], weights: Sequence[float]) -> None:
         if not items:
-            raise ValueError(
+            raise UserError(
                 "a table of choices is empty: give the lexicon at least one entry for it"
             )
         total = sum(weights)

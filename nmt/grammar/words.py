@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nmt.checks import UserError
 from nmt.grammar import english, german
 from nmt.grammar.tokens import Table
 
@@ -196,7 +197,7 @@ def read_adverb(entry: Mapping[str, Any]) -> Adverb:
         left, right = link.removesuffix("?").split("-")
         links.append((int(left), int(right), not link.endswith("?")))
     if any(left >= len(source) or right >= len(target) for left, right, _ in links):
-        raise ValueError(f"the links of {entry['en']!r} point outside its words: correct `links`")
+        raise UserError(f"the links of {entry['en']!r} point outside its words: correct `links`")
     return Adverb(
         english=source,
         german=target,

@@ -112,7 +112,7 @@ class EncoderDecoder(nn.Module, ABC):
         """Returns the attention weights of a teacher-forced pass, apart from the hot path.
 
         Raises:
-            ValueError: The model has no attention.
+            UserError: The model has no attention.
         """
 
     def num_parameters(self) -> NumParameters:

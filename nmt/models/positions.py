@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from nmt.checks import one_of
+from nmt.checks import UserError, one_of
 
 BIASES = ("alibi", "relative")
 POSITIONS = ("rope", "sinusoidal", "learned", *BIASES, "none")
@@ -94,11 +94,11 @@ class LearnedPositions(nn.Module):
         """Returns rows first .. first + num_rows - 1, (num_rows, D).
 
         Raises:
-            ValueError: There are fewer positions.
+            UserError: There are fewer positions.
         """
         last, size = first + num_rows, self.table.num_embeddings
         if last > size:
-            raise ValueError(
+            raise UserError(
                 f"a sentence has {last} tokens, but max_positions is {size}; raise it and train "
                 "again, shorten the sentence, or use positions=rope, which has no limit"
             )
@@ -117,11 +117,11 @@ class Positions(nn.Module):
         self.kind = kind
         self.learned = LearnedPositions(max_positions, width) if kind == "learned" else None
         if kind == "rope" and head_width % 2:
-            raise ValueError(
+            raise UserError(
                 f"width / num_heads is {head_width}; it must be even with positions=rope"
             )
         if kind == "sinusoidal" and width % 2:
-            raise ValueError(f"width is {width}; it must be even with positions=sinusoidal")
+            raise UserError(f"width is {width}; it must be even with positions=sinusoidal")
         self._rotations = GrowingTable(rotary_table, head_width)
         self._sinusoids = GrowingTable(sinusoidal_table, width)
 

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.checks import at_least, one_of, share
+from nmt.checks import UserError, at_least, one_of, share
 from nmt.models.attention import AdditiveAttention, additive_attention
 from nmt.models.encoder_decoder import Attention, EncoderDecoder, State, TiedEmbedding
 from nmt.models.memory import pool_into_slots, without_empty_rows
@@ -200,7 +200,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         memory_slots: how many segments the memory is pooled into before attention; null: all of it.
 
     Raises:
-        ValueError: An option is out of its range.
+        UserError: An option is out of its range.
     """
 
     def __init__(
@@ -274,10 +274,10 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         """Returns the alignment, L = H = 1 (see `EncoderDecoder`); S is the number of slots if set.
 
         Raises:
-            ValueError: The context is constant.
+            UserError: The context is constant.
         """
         if self.alignment is None:
-            raise ValueError("this model has no attention to show; use model=bahdanau")
+            raise UserError("this model has no attention to show; use model=bahdanau")
         state = self.start(source, source_mask)
         embedded = self.dropout(self.embedding(target_in))
         _, weights = self._attend(embedded, state, self.alignment)
@@ -325,4 +325,4 @@ class RecurrentEncoderDecoder(EncoderDecoder):
 def _check_unused(**options: int | None) -> None:
     for name, value in options.items():
         if value is not None:
-            raise ValueError(f"{name} is {value!r}; it must be null when attention is none")
+            raise UserError(f"{name} is {value!r}; it must be null when attention is none")

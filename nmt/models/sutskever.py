@@ -8,7 +8,7 @@ from typing import Self
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from nmt.checks import at_least, flag, share
+from nmt.checks import UserError, at_least, flag, share
 from nmt.models.encoder_decoder import Attention, EncoderDecoder, State, TiedEmbedding
 from nmt.models.memory import without_empty_rows
 from nmt.models.recurrent import reverse_sentences
@@ -50,7 +50,7 @@ class StackedEncoderDecoder(EncoderDecoder):
         reverse_source: read the source from its end.
 
     Raises:
-        ValueError: An option is out of its range.
+        UserError: An option is out of its range.
     """
 
     def __init__(
@@ -101,6 +101,6 @@ class StackedEncoderDecoder(EncoderDecoder):
         """Has none.
 
         Raises:
-            ValueError: Always.
+            UserError: Always.
         """
-        raise ValueError("this model has no attention to show; use model=bahdanau")
+        raise UserError("this model has no attention to show; use model=bahdanau")

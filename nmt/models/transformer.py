@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.checks import at_least, divides, share
+from nmt.checks import UserError, at_least, divides, share
 from nmt.models.attention import (
     CrossAttention,
     SelfAttention,
@@ -95,7 +95,7 @@ class LayerOptions:
     """Sizes and rates of a layer, as in `Transformer`.
 
     Raises:
-        ValueError: An option is out of its range.
+        UserError: An option is out of its range.
     """
 
     width: int
@@ -326,7 +326,7 @@ class Transformer(EncoderDecoder):
             existed lack them, hence the defaults.
 
     Raises:
-        ValueError: An option is out of its range.
+        UserError: An option is out of its range.
     """
 
     def __init__(
@@ -478,12 +478,12 @@ class Transformer(EncoderDecoder):
 def _check_linear(kind: str, *, positions: str, dropout: float) -> None:
     """Refuses what needs the scores or the weights, which linear attention never writes down."""
     if positions in BIASES:
-        raise ValueError(
+        raise UserError(
             f"positions is {positions!r}; it must be rope, sinusoidal, learned or none with "
             f"encoder_attention={kind}"
         )
     if dropout > 0:
-        raise ValueError(
+        raise UserError(
             f"attention_dropout is {dropout!r}; it must be 0 with encoder_attention={kind}"
         )
 

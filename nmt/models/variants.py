@@ -379,7 +379,7 @@ class EncoderAttention(nn.Module):
         random_features: F, of performer.
 
     Raises:
-        ValueError: An option is out of its range.
+        UserError: An option is out of its range.
     """
 
     projections: Tensor | None

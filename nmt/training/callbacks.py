@@ -21,6 +21,7 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint, TQDMProgressBar
 from torch import Tensor
 
+from nmt.checks import UserError
 from nmt.training.module import TranslationModule
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class StopWhenNotFinite(pl.Callback):
     def __init__(self, in_a_row: int) -> None:
         super().__init__()
         if in_a_row < 1:
-            raise ValueError(f"callbacks.finite.in_a_row={in_a_row}: give a number >= 1.")
+            raise UserError(f"callbacks.finite.in_a_row={in_a_row}: give a number >= 1.")
         self.in_a_row = in_a_row
         self._seen = 0
         self._streak = 0
@@ -55,7 +56,7 @@ class StopWhenNotFinite(pl.Callback):
         """Counts, at the end of an update.
 
         Raises:
-            ValueError: Too many updates were skipped.
+            UserError: Too many updates were skipped.
         """
         if trainer.global_step == self._updates:
             return  # within an update
@@ -64,7 +65,7 @@ class StopWhenNotFinite(pl.Callback):
         self._streak = self._streak + 1 if skipped > self._seen else 0
         self._seen = skipped
         if self._streak >= self.in_a_row:
-            raise ValueError(
+            raise UserError(
                 f"the gradients of {self._streak} updates in a row, {self._updates} the last, were "
                 "not finite, so training stopped and the checkpoints of the last good update are "
                 "kept: go on from one with a lower optimizer.lr, a longer scheduler.warmup or "
@@ -201,7 +202,7 @@ class LastCheckpoint(Checkpoint):
     def __init__(self, directory: str, every_n_updates: int) -> None:
         super().__init__()
         if every_n_updates < 1:
-            raise ValueError(
+            raise UserError(
                 f"callbacks.last.every_n_updates={every_n_updates}: give a number >= 1."
             )
         self.path = Path(directory) / "last.ckpt"

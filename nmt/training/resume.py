@@ -20,6 +20,8 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
 
+from nmt.checks import UserError
+
 logger = logging.getLogger(__name__)
 
 
@@ -37,7 +39,7 @@ class WholeCheckpointIO(TorchCheckpointIO):
         """Saves a checkpoint.
 
         Raises:
-            ValueError: It cannot be written.
+            UserError: It cannot be written.
         """
         path = Path(path)
         temporary = path.with_name(f".{path.name}.partial")
@@ -49,7 +51,7 @@ class WholeCheckpointIO(TorchCheckpointIO):
             temporary.unlink(missing_ok=True)
             last = path.with_name("last.ckpt")
             advice = f", then go on with ckpt_path={last}, which is whole" if last.exists() else ""
-            raise ValueError(
+            raise UserError(
                 f"checkpoint {path} cannot be written ({error.strerror or error}): "
                 f"make room or correct the permissions{advice}."
             ) from error
@@ -69,13 +71,13 @@ def checkpoint_to_resume(ckpt_path: str | None, checkpoints: Path) -> Path | Non
     """Returns the file that `ckpt_path` means, None for a new run.
 
     Raises:
-        ValueError: There is no such file.
+        UserError: There is no such file.
     """
     if ckpt_path is None:
         return None
     path = checkpoints / "last.ckpt" if ckpt_path == "last" else Path(ckpt_path)
     if not path.is_file():
-        raise ValueError(
+        raise UserError(
             f"ckpt_path={ckpt_path} means {path}, which does not exist or is a directory: give the "
             "path of a .ckpt."
         )
@@ -205,12 +207,12 @@ def follow_the_options(checkpoint: Mapping[str, Any], optimizer: Mapping[str, An
         optimizer: The options of this run, as `conf/optimizer` names them.
 
     Raises:
-        ValueError: It is another kind of optimizer.
+        UserError: It is another kind of optimizer.
     """
     [state], [schedule] = checkpoint["optimizer_states"], checkpoint["lr_schedulers"]
     before = checkpoint["hyper_parameters"]["optimizer"]
     if before["_target_"] != optimizer["_target_"]:
-        raise ValueError(
+        raise UserError(
             f"optimizer._target_ is {optimizer['_target_']} and that of the checkpoint "
             f"{before['_target_']}: resume with the optimizer of the run, or start a new one."
         )

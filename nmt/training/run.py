@@ -12,9 +12,11 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from hydra.utils import instantiate
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.checkpoint import check_resumable
+from nmt.checks import UserError
 from nmt.data.batch import Batch
 from nmt.data.datamodule import TranslationDataModule
 from nmt.special_tokens import PAD
@@ -76,7 +78,7 @@ def build_trainer(config: DictConfig) -> pl.Trainer:
     """Builds Lightning's trainer: validation every so many updates, precision by the device.
 
     Raises:
-        ValueError: These options do not go together.
+        UserError: These options do not go together.
     """
     steps, accumulate = config.trainer.max_steps, config.trainer.accumulate_grad_batches
     precision = config.trainer.precision
@@ -88,7 +90,7 @@ def build_trainer(config: DictConfig) -> pl.Trainer:
         and config.optimizer.get("fused")
         and config.trainer.gradient_clip_val
     ):
-        raise ValueError(
+        raise UserError(
             f"optimizer.fused=true with trainer.precision={precision}: Lightning cannot clip its "
             "gradients; set optimizer.fused=false, trainer.precision=32-true or "
             "trainer.gradient_clip_val=null."
@@ -118,7 +120,7 @@ def fit(
     """Trains, or continues from `config.ckpt_path`, and returns the best checkpoint.
 
     Raises:
-        ValueError: There is no checkpoint to continue from, no batch to make an update of, or too
+        UserError: There is no checkpoint to continue from, no batch to make an update of, or too
             little memory on the GPU.
     """
     checkpoints = Path(config.run_dir) / "checkpoints"
@@ -133,7 +135,7 @@ def fit(
             languages=(config.data.source_lang, config.data.target_lang),
         )
         if updates > trainer.max_steps > 0:
-            raise ValueError(
+            raise UserError(
                 f"{resume_from} has made {updates} updates and trainer.max_steps is "
                 f"{trainer.max_steps}: give as many or more."
             )
@@ -147,13 +149,15 @@ def fit(
         module.model.compile(dynamic=True)
     try:
         trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
+    except MisconfigurationException as error:  # Lightning's, of options that do not go together
+        raise UserError(str(error)) from error
     except torch.OutOfMemoryError as error:
         validating = not module.training  # the trainer has forgotten it by now
-        raise ValueError(
+        raise UserError(
             out_of_memory(module.batch, module.tokenizer, validating=validating)
         ) from error
     if module.target_tokens_seen == 0:
-        raise ValueError(
+        raise UserError(
             f"the run made 0 updates in {trainer.current_epoch} epochs: give it training data."
         )
     reason = getattr(trainer.early_stopping_callback, "stopping_reason_message", None)

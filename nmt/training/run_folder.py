@@ -12,6 +12,8 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
+from nmt.checks import UserError
+
 
 def under_torchrun() -> bool:
     """Returns whether torchrun started this process."""
@@ -74,7 +76,7 @@ def run_directory(ckpt_path: str | None, data: str, model: str, time: str) -> st
         time: What names a new run.
 
     Raises:
-        ValueError: There is no such checkpoint.
+        UserError: There is no such checkpoint.
     """
     runs = OUTPUTS / f"{data}-{model}"
     if ckpt_path is None:
@@ -82,14 +84,14 @@ def run_directory(ckpt_path: str | None, data: str, model: str, time: str) -> st
     if ckpt_path == "last":
         found = sorted(runs.glob("*/checkpoints/last.ckpt"), key=lambda path: path.stat().st_mtime)
         if not found:
-            raise ValueError(
+            raise UserError(
                 f"ckpt_path=last: there is no last.ckpt below {runs}; train first, or give a path."
             )
         return str(found[-1].parents[1])
     checkpoint = Path(ckpt_path)
     if not checkpoint.is_file():
         fault = "is a directory" if checkpoint.is_dir() else "does not exist"
-        raise ValueError(f"ckpt_path={ckpt_path} {fault}: give the path of a .ckpt file.")
+        raise UserError(f"ckpt_path={ckpt_path} {fault}: give the path of a .ckpt file.")
     if checkpoint.parent.name == "checkpoints":
         return str(checkpoint.parents[1])
     return _new(runs, time)

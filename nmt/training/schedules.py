@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from nmt.checks import UserError
+
 
 def linear_warmup(update: int, warmup: int) -> float:
     """Returns the share of the peak reached at `update` (from 0); 1 after `warmup` updates."""
@@ -25,11 +27,11 @@ class Cosine:
 
     def __post_init__(self) -> None:
         if self.updates < 1:
-            raise ValueError(f"scheduler.updates={self.updates}: give a number of updates >= 1.")
+            raise UserError(f"scheduler.updates={self.updates}: give a number of updates >= 1.")
         if self.warmup < 0:
-            raise ValueError(f"scheduler.warmup={self.warmup}: give a number of updates >= 0.")
+            raise UserError(f"scheduler.warmup={self.warmup}: give a number of updates >= 0.")
         if not 0 <= self.final_fraction <= 1:
-            raise ValueError(
+            raise UserError(
                 f"scheduler.final_fraction={self.final_fraction}: give a share between 0 and 1."
             )
 
@@ -54,7 +56,7 @@ class InverseSquareRoot:
 
     def __post_init__(self) -> None:
         if self.warmup < 1:
-            raise ValueError(f"scheduler.warmup={self.warmup}: give a number of updates >= 1.")
+            raise UserError(f"scheduler.warmup={self.warmup}: give a number of updates >= 1.")
 
     def __call__(self, update: int) -> float:
         """Returns the factor for update number `update`, counted from 0."""

@@ -17,6 +17,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from nmt.checkpoint import build
+from nmt.checks import UserError
 from nmt.config import config_directory
 from nmt.data.batch import Batch, collate
 from nmt.data.files import read_lines
@@ -71,7 +72,7 @@ def tokenised(arguments: argparse.Namespace) -> tuple[Examples, int]:
     """Returns the pairs as ids, and the size of the vocabulary that was learnt from them."""
     source, target = (read_lines(path) for path in (arguments.source, arguments.target))
     if len(source) != len(target):
-        raise ValueError(
+        raise UserError(
             f"{arguments.source} has {len(source)} lines but {arguments.target} {len(target)}; "
             "give files whose lines are translations of each other."
         )

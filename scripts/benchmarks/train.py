@@ -43,6 +43,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from pytorch_lightning.profilers import Profiler
 
+from nmt.checks import UserError
 from nmt.config import check_config, config_directory
 from nmt.data.batch import Batch
 from nmt.data.datamodule import TranslationDataModule
@@ -214,14 +215,14 @@ def composed(options: Sequence[str]) -> DictConfig:
     """Returns the checked config of train.py with these options, which neither validates nor saves.
 
     Raises:
-        ValueError: An option is wrong; one sentence.
+        UserError: An option is wrong; one sentence.
     """
     own = [*(f"~callbacks.{name}" for name in _WITHOUT), "+trainer.enable_progress_bar=false"]
     try:
         with initialize_config_dir(str(config_directory()), version_base="1.3"):
             config = compose("train", [*options, *own, "num_validations=1", "run_dir=."])
     except (HydraException, OmegaConfBaseException) as error:
-        raise ValueError(" ".join(str(error).split())) from None
+        raise UserError(" ".join(str(error).split())) from None
     check_config(config)
     config.trainer.limit_val_batches = 0
     return config
@@ -231,7 +232,7 @@ def prepare(setting: Setting) -> None:
     """Makes tokenizer and caches, which would otherwise count as memory of training.
 
     Raises:
-        ValueError: An option is wrong, or the corpus has too few batches for a round.
+        UserError: An option is wrong, or the corpus has too few batches for a round.
     """
     config = composed(setting.options)
     Path(config.data.cache_dir).mkdir(parents=True, exist_ok=True)
@@ -239,7 +240,7 @@ def prepare(setting: Setting) -> None:
     data.prepare_data()
     batches, needed = len(data.train_dataloader()), WARM_UP + setting.updates + 1
     if batches < needed:
-        raise ValueError(
+        raise UserError(
             f"an epoch has {batches} batches but a round takes {needed}: give fewer --updates, a "
             "lower data.token_budget or more data."
         )
@@ -272,7 +273,7 @@ class Side:
         except EOFError:
             answer = "the system ended the process that trains: is there enough memory?"
         if isinstance(answer, str):
-            raise ValueError(answer)
+            raise UserError(answer)
         return answer
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from nmt.checks import UserError
 from nmt.evaluation.metrics import bleu
 from nmt.evaluation.results import Run, TranslatedSentence, read_run
 from nmt.models.positions import POSITIONS
@@ -25,13 +26,13 @@ def read_runs(directories: Sequence[Path]) -> dict[str, Any]:
         sentences an input). A column that a run lacks is left out.
 
     Raises:
-        ValueError: A folder is no finished run of a Transformer, or its test set is another one.
+        UserError: A folder is no finished run of a Transformer, or its test set is another one.
     """
     runs = [read_run(directory) for directory in directories]
     entries = [_entry(run) for run in runs]
     for run in runs:
         if run.metrics["test"]["sha256"] != runs[0].metrics["test"]["sha256"]:
-            raise ValueError(
+            raise UserError(
                 f"{run.directory} has another test set than {runs[0].directory}; give runs of one "
                 "corpus."
             )
@@ -41,11 +42,11 @@ def read_runs(directories: Sequence[Path]) -> dict[str, Any]:
 def _entry(run: Run) -> dict[str, Any]:
     path = run.directory / "config.yaml"
     if not path.is_file():
-        raise ValueError(f"{run.directory} has no config.yaml; name the folder of a finished run.")
+        raise UserError(f"{run.directory} has no config.yaml; name the folder of a finished run.")
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
     model, concatenate = config["model"], config["data"].get("concatenate")
     if "positions" not in model:
-        raise ValueError(f"{run.directory} is no run of model=transformer; leave it out.")
+        raise UserError(f"{run.directory} is no run of model=transformer; leave it out.")
     scores = {
         name: run.metrics[name]["bleu"] for name in ("test", "test_long") if name in run.splits
     }
@@ -98,7 +99,7 @@ def _joined(run: Run, sizes: Sequence[int]) -> dict[str, float]:
         scores[f"joined {size}"] = _bleu(sentences[start:end], run)
         start = end
     if start != len(sentences):
-        raise ValueError(
+        raise UserError(
             f"{run.directory}/test_joined.jsonl has {len(sentences)} inputs where data.concatenate "
             f"makes {start}; evaluate the run again."
         )

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nmt.checks import UserError
+
 LEFT_OUT = "–"
 _STEPS = 4  # between the lengths that are shown
 
@@ -60,11 +62,11 @@ def replace_between(text: str, name: str, content: str) -> str:
     """Returns a page with what stands between the markers of a table replaced.
 
     Raises:
-        ValueError: There are no such markers.
+        UserError: There are no such markers.
     """
     start, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
     if text.count(start) != 1 or text.count(end) != 1:
-        raise ValueError(f"The page needs one line {start.strip()!r} and one {end!r}.")
+        raise UserError(f"The page needs one line {start.strip()!r} and one {end!r}.")
     before, rest = text.split(start)
     return f"{before}{start}{content}{end}{rest.split(end)[1]}"
 

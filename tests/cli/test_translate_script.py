@@ -294,7 +294,7 @@ def test_a_second_file_has_as_many_lines(translate, tmp_path, capsys, option, li
     error = capsys.readouterr().err
     name = {"--score": "translations", "--prefix": "prefixes"}[option]
     expected = ("only 2 " + name) if lines == 2 else "only 3 sources"
-    assert error.startswith("nmt-translate: error: There are ")
+    assert error.startswith("error: There are ")
     assert expected in error
 
 
@@ -388,7 +388,7 @@ def test_impossible_options_end_with_one_sentence(translate, capsys, options, me
     """(cases 93, 115)."""
     assert translate(SOURCE, *options) == (1, b"")
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("nmt-translate: error: ")
+    assert line.startswith("error: ")
     assert message in line
 
 
@@ -454,7 +454,7 @@ def test_a_damaged_archive_is_an_error(translate, tmp_path, capsys):
     path.write_bytes(gzip.compress(SOURCE)[:-9])
     status, _ = translate(b"", "--input", str(path))
     assert status == 1
-    assert capsys.readouterr().err.startswith("nmt-translate: error: ")
+    assert capsys.readouterr().err.startswith("error: ")
 
 
 def run_script(checkpoint, folder, **options):

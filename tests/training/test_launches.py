@@ -130,7 +130,7 @@ def test_a_rank_refuses_files_before_it_translates(
     before = sorted(tmp_path.iterdir())
     as_rank(0)
     assert main(["model.ckpt", "--input", source, "--output", target]) == 1
-    assert capsys.readouterr().err == f"nmt-translate: error: {message}\n"
+    assert capsys.readouterr().err == f"error: {message}\n"
     assert sorted(tmp_path.iterdir()) == before
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nmt.checks import UserError
 from nmt.evaluation.results import TranslatedSentence
 from nmt.study.comparison.systems import System
 
@@ -34,7 +35,7 @@ def read_probes(systems: Sequence[System]) -> Probes:
     """Reads what there is; a system has a probe only if all of its runs have it.
 
     Raises:
-        ValueError: if a file is damaged, or the probes of a run are not of its best checkpoint.
+        UserError: if a file is damaged, or the probes of a run are not of its best checkpoint.
     """
     values = {s.label: [_read_values(run.directory) for run in s.runs] for s in systems}
     expected = [s.label for s in systems if s.memory_slots is None]
@@ -75,7 +76,7 @@ def _check_current(directory: Path, digest: str | None) -> None:
     if not digest or not checkpoint.is_file():
         return
     if hashlib.sha256(checkpoint.read_bytes()).hexdigest() != digest:
-        raise ValueError(
+        raise UserError(
             f"{directory}/probes was made with another checkpoint than its best.ckpt; run "
             f"`python scripts/probe.py {directory}` again."
         )
@@ -111,7 +112,7 @@ def _read_values(directory: Path) -> dict[str, Any]:
     try:
         values = dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} is damaged ({error}); run the probes again.") from error
+        raise UserError(f"{path} is damaged ({error}); run the probes again.") from error
     _check_current(directory, values.get("checkpoint_sha256"))
     return values
 
@@ -124,4 +125,4 @@ def _read_rows(directory: Path, name: str) -> list[dict[str, Any]]:
         try:
             return [dict(json.loads(line)) for line in lines]
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{path} is damaged ({error}); run the probes again.") from error
+            raise UserError(f"{path} is damaged ({error}); run the probes again.") from error

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nmt.checks import UserError
 from nmt.evaluation.results import TranslatedSentence
 from nmt.study.comparison.probe_files import Probes
 from nmt.study.comparison.split_scores import LengthRange, SplitScores, score_sentences
@@ -85,7 +86,7 @@ def corpus_bits(probes: Probes, split: str, num_sentences: int) -> list[float] |
     """Returns the information of each test sentence in bits, where any run knows it.
 
     Raises:
-        ValueError: if there are not as many as sentences.
+        UserError: if there are not as many as sentences.
     """
     for label, runs in probes.values.items():
         for run in runs:
@@ -93,7 +94,7 @@ def corpus_bits(probes: Probes, split: str, num_sentences: int) -> list[float] |
             if bits is None:
                 continue
             if len(bits) != num_sentences:
-                raise ValueError(
+                raise UserError(
                     f"probes.json of {label} has bits of {len(bits)} sentences, {split!r} has "
                     f"{num_sentences}; run its probes again."
                 )

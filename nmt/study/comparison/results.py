@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nmt.checks import UserError
 from nmt.study.comparison.bootstrap import BOOTSTRAP_SEED, COVERAGE, NUM_RESAMPLES
 from nmt.study.comparison.capacity import slot_results
 from nmt.study.comparison.contrasts import differences, falls, in_order, paired_tests, role
@@ -49,7 +50,7 @@ def compare(paths: Sequence[Path], *, split: str = "test") -> dict[str, Any]:
             by itself and never mixed with it.
 
     Raises:
-        ValueError: if the runs cannot be compared (`check_comparable`), or files are damaged.
+        UserError: if the runs cannot be compared (`check_comparable`), or files are damaged.
     """
     runs = find_runs(paths)
     long = f"{split}_long"
@@ -118,18 +119,16 @@ def read_results(path: Path) -> dict[str, Any]:
     """Reads `results.json`.
 
     Raises:
-        ValueError: if it is missing, damaged, or of another version.
+        UserError: if it is missing, damaged, or of another version.
     """
     try:
         results = dict(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise ValueError(
-            f"{path} cannot be read: {error.strerror}; name a results.json."
-        ) from error
+        raise UserError(f"{path} cannot be read: {error.strerror}; name a results.json.") from error
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} is damaged ({error}); compare the runs again.") from error
+        raise UserError(f"{path} is damaged ({error}); compare the runs again.") from error
     if results.get("version") != VERSION:
-        raise ValueError(
+        raise UserError(
             f"{path} has version {results.get('version')!r}, not {VERSION}; name a results.json "
             "that this program wrote or compare the runs again."
         )
@@ -144,7 +143,7 @@ def _check_scores(scores: SplitScores, systems: Sequence[System], split: str) ->
             ours, theirs = float(bleu_of(sums)), run.run.metrics[split]["bleu"]
             # Without any 4-gram, effective order makes the two differ by design.
             if sums[-1] > 0 and abs(ours - theirs) > 0.01:
-                raise ValueError(
+                raise UserError(
                     f"{run.directory / split}.jsonl scores {ours:.2f} BLEU, metrics.json says "
                     f"{theirs:.2f}; evaluate the run again."
                 )

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from nmt.checks import UserError
 from nmt.evaluation.results import Run, read_run
 
 # What of a config makes a system. Everything else (seed, folders, threads, device, logging) may
@@ -81,13 +82,13 @@ def find_runs(paths: Sequence[Path]) -> list[ComparedRun]:
     """Reads run folders, and all runs inside of other folders.
 
     Raises:
-        ValueError: if a folder holds no run, or a run is damaged.
+        UserError: if a folder holds no run, or a run is damaged.
     """
     directories = []
     for path in paths:
         found = sorted(file.parent for file in path.rglob("metrics.json"))
         if not found:
-            raise ValueError(
+            raise UserError(
                 f"{path} holds no metrics.json; name the folder of a finished run or of several."
             )
         # A folder within a run, such as an evaluation's output, belongs to the run.
@@ -100,7 +101,7 @@ def group_systems(runs: Sequence[ComparedRun]) -> list[System]:
     """Puts runs that differ in their seed alone together, in the order of their first runs.
 
     Raises:
-        ValueError: if two runs of one system have the same seed.
+        UserError: if two runs of one system have the same seed.
     """
     groups: dict[str, list[ComparedRun]] = {}
     for run in runs:
@@ -109,7 +110,7 @@ def group_systems(runs: Sequence[ComparedRun]) -> list[System]:
     for group in systems:
         for first, second in pairwise(group):
             if first.seed == second.seed:
-                raise ValueError(
+                raise UserError(
                     f"{first.directory} and {second.directory} are the same system with the same "
                     f"seed {first.seed}; name only one of them."
                 )
@@ -127,14 +128,14 @@ def check_comparable(runs: Sequence[ComparedRun], splits: Sequence[str]) -> None
     """Makes sure that all runs translated the same sentences and are scored alike.
 
     Raises:
-        ValueError: if a split is missing in a run, or two runs differ in languages, unit of
+        UserError: if a split is missing in a run, or two runs differ in languages, unit of
             length, test set, or BLEU's tokenizer.
     """
     for run in runs:
         for split in splits:
             if split not in run.run.splits:
                 there = ", ".join(run.run.splits) or "none"
-                raise ValueError(
+                raise UserError(
                     f"{run.directory} has no split {split!r}, only {there}; "
                     "choose another with --split or evaluate the run on it."
                 )
@@ -143,7 +144,7 @@ def check_comparable(runs: Sequence[ComparedRun], splits: Sequence[str]) -> None
         for what, of in _comparable_facts(splits).items():
             ours, theirs = of(first), of(run)
             if ours != theirs:
-                raise ValueError(
+                raise UserError(
                     f"{first.directory} and {run.directory} cannot be compared: {what} is "
                     f"{ours!s:.40} in one and {theirs!s:.40} in the other; compare runs where it "
                     "is the same."
@@ -178,7 +179,7 @@ def mean_metric(system: System, key: str) -> float | None:
 def _read(directory: Path) -> ComparedRun:
     run = read_run(directory)
     if "target_lang" not in run.metrics:
-        raise ValueError(
+        raise UserError(
             f"{directory}/metrics.json names no target_lang; name the folder of a training run."
         )
     path = directory / "config.yaml"

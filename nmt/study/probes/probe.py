@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from nmt.checks import UserError
 from nmt.study.probes.attention import probe_attention
 from nmt.study.probes.cost import probe_cost
 from nmt.study.probes.joined import probe_joined
@@ -47,12 +48,12 @@ def probe_run(directory: str | Path, *, force: bool = False, device: str = "cpu"
         The folder of the results.
 
     Raises:
-        ValueError: This is no finished run, or its checkpoint or corpus cannot be used.
+        UserError: This is no finished run, or its checkpoint or corpus cannot be used.
     """
     directory = Path(directory)
     checkpoint, folder = directory / CHECKPOINT, directory / FOLDER
     if not checkpoint.is_file():
-        raise ValueError(f"{directory} has no {CHECKPOINT}: name the folder of a finished run.")
+        raise UserError(f"{directory} has no {CHECKPOINT}: name the folder of a finished run.")
     digest = hashlib.sha256(checkpoint.read_bytes()).hexdigest()
     if not force and _is_of(folder, digest):
         logger.info("%s: kept", folder)

@@ -11,6 +11,7 @@ from datasets import Dataset
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.checkpoint import build
+from nmt.checks import UserError
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.files import pairs
 from nmt.tokenizer import count_units, default_unit
@@ -69,11 +70,11 @@ def load_run(directory: Path, *, device: str) -> TrainedRun:
     """Loads the best checkpoint of a run and what its config says about the corpus.
 
     Raises:
-        ValueError: The folder lacks its config or checkpoint, or they cannot be used.
+        UserError: The folder lacks its config or checkpoint, or they cannot be used.
     """
     path = directory / "config.yaml"
     if not path.is_file():
-        raise ValueError(f"{directory} has no config.yaml: name the folder of a finished run.")
+        raise UserError(f"{directory} has no config.yaml: name the folder of a finished run.")
     config = OmegaConf.load(path)
     assert isinstance(config, DictConfig)
     concatenate = config.data.get("concatenate")
@@ -89,16 +90,16 @@ def data_of_run(directory: Path) -> TranslationDataModule:
     """Builds the corpus of a run from its config.yaml, which may come from a stranger.
 
     Raises:
-        ValueError: It is no corpus of this package; none of its other classes is built.
+        UserError: It is no corpus of this package; none of its other classes is built.
     """
     node = OmegaConf.select(OmegaConf.load(directory / "config.yaml"), "data")
     if not isinstance(node, DictConfig):
-        raise ValueError(f"{directory}/config.yaml has no `data`: name the folder of a run.")
+        raise UserError(f"{directory}/config.yaml has no `data`: name the folder of a run.")
     options: Any = OmegaConf.to_container(node)  # not resolved: train.py has done that
     try:
         data: TranslationDataModule = build(options, allowed=("nmt.data.datamodule.",))
     except ValueError as error:
-        raise ValueError(f"{directory}/config.yaml: data: {error}") from error
+        raise UserError(f"{directory}/config.yaml: data: {error}") from error
     return data
 
 
