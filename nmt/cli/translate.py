@@ -172,7 +172,7 @@ def _check_text(beginning: bytes) -> None:
 
 _AVAILABLE = {
     *("checkpoint", "engine", "input", "output", "device", "threads"),
-    *("beam_size", "length_penalty", "num_hypotheses"),
+    *("beam_size", "length_penalty", "num_hypotheses", "patience"),
     *("max_length", "max_length_ratio", "min_length", "max_source_length"),
     *("batch_tokens", "chunk_size", "first_line"),
 }
@@ -241,6 +241,7 @@ def _add_search(group: Any) -> None:
     add("--beam-size", type=int, metavar="N", help="1 is greedy search")
     add("--length-penalty", type=float, metavar="X", help="score = log p / length^X")
     add("--num-hypotheses", type=int, metavar="N", help="alternatives for every line")
+    add("--patience", type=float, metavar="X", help="stop at X beams of ended hypotheses")
     add("--max-length", type=int, metavar="N", help="most target tokens of a line")
     add("--max-length-ratio", type=float, metavar="X", help="the same for each source token (+10)")
     add("--min-length", type=int, metavar="N", help="fewest target tokens of a line")

@@ -9,14 +9,11 @@ A sentence is done when no live hypothesis can enter its list any more. A log-pr
 falls, so a hypothesis scores at most what it has now, at the length that favours it most: the
 longest possible where the penalty is not negative, the next one where it is. Stopping then never
 changes the result.
-
-The best hypotheses of every sentence so far, in tensors, best first.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,13 +21,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.checks import UserError, at_least, between
+from nmt.checks import UserError, at_least, between, positive
 from nmt.decoding.search import (
-    MOST_PENALTY,
     Constraints,
     Hypothesis,
-    NextTokens,
-    check_limits,
+    Search,
+    hypothesis,
+    largest,
     penalised,
     sentences_to_keep,
 )
@@ -38,130 +35,57 @@ from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.special_tokens import BOS, EOS, PAD
 
 
-class BestList:
-    """Ended hypotheses compete here for a few places; whoever is in keeps its score.
-
-    Args:
-        num_sentences: B.
-        num_places: Hypotheses kept for each sentence.
-        device: Where the tensors live.
-
-    Attributes:
-        scores: (B, num_places) float32, falling, -inf where a place is free.
-    """
-
-    def __init__(self, num_sentences: int, num_places: int, device: torch.device) -> None:
-        shape = (num_sentences, num_places)
-        self.scores = torch.full(shape, -math.inf, device=device)
-        self._log_probs = torch.full(shape, -math.inf, device=device)
-        self._prefixes = torch.full((*shape, 1), BOS, device=device)  # (B, places, 1 + longest)
-
-    def add(self, sentences: Tensor, prefixes: Tensor, log_probs: Tensor, scores: Tensor) -> None:
-        """Lets hypotheses compete for a place; a score of -inf never gets one.
-
-        Args:
-            sentences: (B',) int64, the sentences that the rows of the rest belong to.
-            prefixes: (B', beam, 1 + length) int64, BOS and tokens; at least as long as all before.
-            log_probs: (B', beam).
-            scores: (B', beam).
-        """
-        missing = prefixes.shape[-1] - self._prefixes.shape[-1]
-        self._prefixes = F.pad(self._prefixes, (0, missing), value=PAD)
-        all_scores = torch.cat([self.scores[sentences], scores], 1)
-        all_log_probs = torch.cat([self._log_probs[sentences], log_probs], 1)
-        all_prefixes = torch.cat([self._prefixes[sentences], prefixes], 1)
-        self.scores[sentences], winners = all_scores.topk(self.scores.shape[1], 1)
-        self._log_probs[sentences] = all_log_probs.gather(1, winners)
-        self._prefixes[sentences] = take(all_prefixes, winners)
-
-    def hypotheses(self) -> list[list[Hypothesis]]:
-        """Returns those who have a place, for each sentence."""
-        places = zip(
-            self._prefixes.tolist(), self.scores.tolist(), self._log_probs.tolist(), strict=True
-        )
-        return [
-            [
-                _hypothesis(prefix, score, log_prob)
-                for prefix, score, log_prob in zip(*sentence, strict=True)
-                if score != -math.inf
-            ]
-            for sentence in places
-        ]
-
-
-def take(prefixes: Tensor, places: Tensor) -> Tensor:
-    """Takes prefixes[b, places[b, i]]: (B, beam, length) and (B, beam') to (B, beam', length)."""
-    return prefixes.gather(1, places.unsqueeze(-1).expand(-1, -1, prefixes.shape[-1]))
-
-
-def _hypothesis(prefix: list[int], score: float, log_prob: float) -> Hypothesis:
-    tokens = tuple(token for token in prefix[1:] if token not in (EOS, PAD))
-    return Hypothesis(tokens, score, log_prob, finished=EOS in prefix)
-
-
 @dataclass(frozen=True, kw_only=True)
-class BeamSearch:
+class BeamSearch(Search):
     """Returns the hypotheses with the best scores among the most probable of every length.
-
-    Definitions of length, limit and score: `nmt.decoding.search`.
 
     Attributes:
         beam_size: Hypotheses kept at every step.
         length_penalty: Exponent of the length that log-probabilities are divided by.
         num_hypotheses: How many to return, at most `beam_size`; fewer come back only where
             there are no more.
-        max_length: Most tokens of a hypothesis, EOS not counted.
-        max_length_ratio: Target tokens allowed for each source token (plus 10).
-        min_length: EOS is not chosen before this many tokens.
-
-    Raises:
-        UserError: A value is out of its range.
+        patience: Stop when `patience * beam_size` hypotheses have ended (Kasai et al. 2022);
+            null: only when none that still lives can become better, which is exact.
     """
 
     beam_size: int = 5
     length_penalty: float = 1.0
     num_hypotheses: int = 1
-    max_length: int = 256
-    max_length_ratio: float = 2.0
-    min_length: int = 0
+    patience: float | None = None
 
     def __post_init__(self) -> None:
-        at_least("beam_size", self.beam_size, 1)
-        between("length_penalty", self.length_penalty, -MOST_PENALTY, MOST_PENALTY)
-        at_least("num_hypotheses", self.num_hypotheses, 1)
+        super().__post_init__()
+        at_least("beam_size", self.beam_size)
+        # a length of ten million to the power of 5 is still a number in fp32
+        between("length_penalty", self.length_penalty, -5, 5)
+        at_least("num_hypotheses", self.num_hypotheses)
         if self.num_hypotheses > self.beam_size:
             raise UserError(
-                f"num_hypotheses is {self.num_hypotheses}, but beam_size is {self.beam_size}: "
-                "ask for fewer hypotheses or a larger beam."
+                f"num_hypotheses is {self.num_hypotheses}; it must not exceed beam_size, "
+                f"{self.beam_size}."
             )
-        check_limits(self)
+        if self.patience is not None:
+            positive("patience", self.patience)
 
-    @torch.inference_mode()
-    def __call__(
+    def _find(
         self,
         model: EncoderDecoder,
         source: Tensor,
         source_mask: Tensor | None,
-        *,
-        forbidden_ids: Sequence[int] = (),
-        prefixes: Sequence[Sequence[int]] | None = None,
+        constraints: Constraints,
     ) -> list[list[Hypothesis]]:
-        """Translates a batch; see `nmt.decoding.search.Search`."""
-        if not len(source):
-            return []
-        constraints = Constraints(
-            self, source, source_mask, forbidden_ids=forbidden_ids, prefixes=prefixes
-        )
         finished = BestList(len(source), self.num_hypotheses, source.device)
         cut = BestList(len(source), self.num_hypotheses, source.device)
+        enough = math.inf if self.patience is None else self.patience * self.beam_size
         beam = _first_beam(constraints.limits)
         state = model.start(source, source_mask)
         while True:
             logits, state = model.step(beam.prefixes[..., -1].reshape(-1, 1), state)
-            next_tokens = constraints.next_tokens(logits, beam.sentences, beam.length)
-            longer, parents = _best_extensions(beam, next_tokens, self.beam_size)
+            log_probs = constraints.log_probs(logits, beam.sentences, beam.length)
+            longer, parents = _best_extensions(beam, log_probs, self.beam_size)
             longer = self._freeze(beam, longer, parents, finished, cut)
             done = self._attainable(longer) <= finished.scores[longer.sentences, -1]
+            done |= finished.num_added[longer.sentences] >= enough
             done |= longer.limits < longer.length  # though a model that gives NaN is never done
             keep = sentences_to_keep(done)
             if keep is not None and not len(keep):
@@ -257,23 +181,23 @@ def _first_beam(limits: Tensor) -> _Beam:
     return _Beam(sentences, limits, int(limits.min()), prefixes, log_probs)
 
 
-def _best_extensions(beam: _Beam, next_tokens: NextTokens, beam_size: int) -> tuple[_Beam, Tensor]:
+def _best_extensions(beam: _Beam, log_probs: Tensor, beam_size: int) -> tuple[_Beam, Tensor]:
     """Chooses the most probable one-token extensions of each sentence's hypotheses.
 
     They are among the `beam_size` best of each hypothesis.
 
     Args:
         beam: The hypotheses.
-        next_tokens: Of them all.
+        log_probs: (B beam, V), of the next token of each.
         beam_size: How many to choose, as far as there are that many.
 
     Returns:
         The extensions, most probable first, and the place of each one's parent (B, beam').
     """
     num_sentences = len(beam.sentences)
-    count = min(beam_size, next_tokens.logits.shape[-1])
-    token_log_probs, ids = next_tokens.best(count)
-    log_probs = (token_log_probs + beam.log_probs.reshape(-1, 1)).view(num_sentences, -1)
+    count = min(beam_size, log_probs.shape[-1])
+    best, ids = largest(log_probs, count)
+    log_probs = (best + beam.log_probs.reshape(-1, 1)).view(num_sentences, -1)
     log_probs, chosen = log_probs.topk(min(beam_size, log_probs.shape[-1]), -1)
     parents = chosen // count
     tokens = ids.view(num_sentences, -1).gather(1, chosen)
@@ -295,3 +219,62 @@ def _follow(state: Any, beam: _Beam, parents: Tensor, keep: Tensor | None) -> An
     if keep is None and parents.shape == beam.log_probs.shape:
         return state.reorder(rows.flatten())
     return state.select((rows if keep is None else rows[keep]).flatten())
+
+
+class BestList:
+    """The best hypotheses of every sentence so far, best first: a few places to compete for.
+
+    Args:
+        num_sentences: B.
+        num_places: Hypotheses kept for each sentence.
+        device: Where the tensors live.
+
+    Attributes:
+        scores: (B, num_places) float32, falling, -inf where a place is free.
+        num_added: (B,) int64, how many have competed.
+    """
+
+    def __init__(self, num_sentences: int, num_places: int, device: torch.device) -> None:
+        shape = (num_sentences, num_places)
+        self.scores = torch.full(shape, -math.inf, device=device)
+        self.num_added = torch.zeros(num_sentences, dtype=torch.long, device=device)
+        self._log_probs = torch.full(shape, -math.inf, device=device)
+        self._prefixes = torch.full((*shape, 1), BOS, device=device)  # (B, places, 1 + longest)
+
+    def add(self, sentences: Tensor, prefixes: Tensor, log_probs: Tensor, scores: Tensor) -> None:
+        """Lets hypotheses compete for a place; a score of -inf never gets one.
+
+        Args:
+            sentences: (B',) int64, the sentences that the rows of the rest belong to.
+            prefixes: (B', beam, 1 + length) int64, BOS and tokens; at least as long as all before.
+            log_probs: (B', beam).
+            scores: (B', beam).
+        """
+        self.num_added[sentences] += scores.isfinite().sum(1)
+        missing = prefixes.shape[-1] - self._prefixes.shape[-1]
+        self._prefixes = F.pad(self._prefixes, (0, missing), value=PAD)
+        all_scores = torch.cat([self.scores[sentences], scores], 1)
+        all_log_probs = torch.cat([self._log_probs[sentences], log_probs], 1)
+        all_prefixes = torch.cat([self._prefixes[sentences], prefixes], 1)
+        self.scores[sentences], winners = all_scores.topk(self.scores.shape[1], 1)
+        self._log_probs[sentences] = all_log_probs.gather(1, winners)
+        self._prefixes[sentences] = take(all_prefixes, winners)
+
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """Returns those who have a place, for each sentence."""
+        places = zip(
+            self._prefixes.tolist(), self.scores.tolist(), self._log_probs.tolist(), strict=True
+        )
+        return [
+            [
+                hypothesis(prefix[1:], score, log_prob)
+                for prefix, score, log_prob in zip(*sentence, strict=True)
+                if score != -math.inf
+            ]
+            for sentence in places
+        ]
+
+
+def take(prefixes: Tensor, places: Tensor) -> Tensor:
+    """Takes prefixes[b, places[b, i]]: (B, beam, length) and (B, beam') to (B, beam', length)."""
+    return prefixes.gather(1, places.unsqueeze(-1).expand(-1, -1, prefixes.shape[-1]))

@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from nmt.checks import at_least, positive
-from nmt.decoding.search import (
-    Constraints,
-    Hypothesis,
-    NextTokens,
-    check_limits,
-    roll_out,
-)
+from nmt.decoding.search import Constraints, Hypothesis, Search, roll_out
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.special_tokens import PAD
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampling:
+class Sampling(Search):
     """Draws hypotheses for each sentence, independent of each other, and ranks them.
 
     The random numbers of a sentence are made from `seed` and its tokens alone: they do not depend
     on its batch or its place in a file, and the same sentence has the same translations. The score
     is the mean log-probability per token under the model itself, whatever the temperature.
-    Definitions of length, limit and score: `nmt.decoding.search`.
 
     Attributes:
         temperature: Logits are divided by it: below 1 more certain, above 1 more varied.
@@ -37,12 +29,6 @@ class Sampling:
         top_p: Of these only the fewest whose probabilities add up to it (Holtzman et al. 2020).
         seed: Another seed gives other translations.
         num_hypotheses: How many to draw, best first; equal ones are kept.
-        max_length: Most tokens of a hypothesis, EOS not counted.
-        max_length_ratio: Target tokens allowed for each source token (plus 10).
-        min_length: EOS is not chosen before this many tokens.
-
-    Raises:
-        UserError: A value is out of its range.
     """
 
     temperature: float = 1.0
@@ -50,45 +36,33 @@ class Sampling:
     top_p: float = 1.0
     seed: int = 1
     num_hypotheses: int = 1
-    max_length: int = 256
-    max_length_ratio: float = 2.0
-    min_length: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive("temperature", self.temperature)
         if self.top_k is not None:
-            at_least("top_k", self.top_k, 1)
+            at_least("top_k", self.top_k)
         positive("top_p", self.top_p, most=1)
         at_least("seed", self.seed, 0)
-        at_least("num_hypotheses", self.num_hypotheses, 1)
-        check_limits(self)
+        at_least("num_hypotheses", self.num_hypotheses)
 
-    @torch.inference_mode()
-    def __call__(
+    def _find(
         self,
         model: EncoderDecoder,
         source: Tensor,
         source_mask: Tensor | None,
-        *,
-        forbidden_ids: Sequence[int] = (),
-        prefixes: Sequence[Sequence[int]] | None = None,
+        constraints: Constraints,
     ) -> list[list[Hypothesis]]:
-        """Translates a batch; see `nmt.decoding.search.Search`."""
-        if not len(source):
-            return []
-        constraints = Constraints(
-            self, source, source_mask, forbidden_ids=forbidden_ids, prefixes=prefixes
-        )
         uniform = self._uniform(source, constraints.limits)
         state = model.start(source, source_mask)
         rows = torch.arange(len(source), device=source.device)
         state = state.select(rows.repeat_interleave(self.num_hypotheses))
 
-        def choose(next_tokens: NextTokens, rows: Tensor, length: int) -> tuple[Tensor, Tensor]:
-            return self._draw(next_tokens.log_probs(), uniform[rows, length])
+        def choose(log_probs: Tensor, rows: Tensor, length: int) -> tuple[Tensor, Tensor]:
+            return self._draw(log_probs, uniform[rows, length])
 
         drawn = roll_out(model, state, constraints, choose, num_rows=self.num_hypotheses)
-        return [sorted(hypotheses, key=_rank) for hypotheses in drawn]
+        return [sorted(own, key=lambda one: (not one.finished, -one.score)) for own in drawn]
 
     def _uniform(self, source: Tensor, limits: Tensor) -> Tensor:
         """Returns a number in [0, 1) for each row and token, (B * num_hypotheses, length)."""
@@ -130,7 +104,3 @@ class Sampling:
         tokens = places if ids is None else ids.gather(1, places)
         drawn = log_probs.gather(1, tokens).masked_fill(cumulative[:, -1:].isnan(), math.nan)
         return drawn.squeeze(-1), tokens.squeeze(-1)
-
-
-def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:
-    return not hypothesis.finished, -hypothesis.score

@@ -1,4 +1,4 @@
-"""What every search shares: the answer, the call, the score and the length limit.
+"""What every search shares: the call and its answer, the score, the limits, what may come next.
 
 Definitions, the same for all of them:
 
@@ -16,20 +16,16 @@ Definitions, the same for all of them:
   hypotheses finished.
 * A **prefix** is part of its hypotheses: of their tokens, length, log-probability and score. It may
   hold forbidden ids, and where it is longer than the limit, the limit is its length.
-
-What a search may not do for a batch: exceed limits, emit forbidden ids, leave a given prefix.
-
-What may come next: the distributions of one step, and what a search is allowed to take.
-
-Writes one hypothesis a row until EOS: what greedy search and sampling share.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,9 +34,8 @@ from nmt.checks import UserError, at_least, positive
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.special_tokens import BOS, EOS, PAD, UNK
 
-MOST_PENALTY = 5  # a length of ten million to that power is still a number in fp32
-_MOST_TOKENS = 10_000_000
-_ROOM = 10  # tokens that every sentence may have on top of its share of the source length
+EXTRA_LENGTH = 10  # tokens that every sentence may have on top of its share of the source length
+_GROUP = 32  # neighbouring ids that `largest` sees as one at first
 
 
 @dataclass(frozen=True)
@@ -60,9 +55,35 @@ class Hypothesis:
     finished: bool
 
 
-class Search(Protocol):
-    """A way to find translations: `GreedySearch`, `BeamSearch` or `Sampling`."""
+@dataclass(frozen=True, kw_only=True)
+class Search(ABC):
+    """A way to find translations: `GreedySearch`, `BeamSearch` or `Sampling`.
 
+    Attributes:
+        max_length: Most tokens of a hypothesis, EOS not counted; as many as a source may have by
+            default, so that the ratio decides.
+        max_length_ratio: Target tokens allowed for each source token (plus 10).
+        min_length: EOS is not chosen before this many tokens.
+
+    Raises:
+        UserError: A value is out of its range.
+    """
+
+    max_length: int = 1024
+    max_length_ratio: float = 2.0
+    min_length: int = 0
+
+    def __post_init__(self) -> None:
+        at_least("max_length", self.max_length)
+        at_least("min_length", self.min_length, 0)
+        positive("max_length_ratio", self.max_length_ratio)
+        if self.min_length > self.max_length:
+            raise UserError(
+                f"min_length is {self.min_length}; it must not exceed max_length, "
+                f"{self.max_length}."
+            )
+
+    @torch.inference_mode()
     def __call__(
         self,
         model: EncoderDecoder,
@@ -85,78 +106,96 @@ class Search(Protocol):
         Returns:
             For each sentence, in the order given, its hypotheses, best first.
         """
-        ...
-
-
-class LengthLimited(Protocol):
-    """What bounds the length of hypotheses; attributes of every search.
-
-    Attributes:
-        max_length: Most tokens of a hypothesis, EOS not counted.
-        max_length_ratio: Target tokens allowed for each source token (plus 10).
-        min_length: EOS is not chosen before this many tokens.
-    """
-
-    @property
-    def max_length(self) -> int: ...  # noqa: D102
-    @property
-    def max_length_ratio(self) -> float: ...  # noqa: D102
-    @property
-    def min_length(self) -> int: ...  # noqa: D102
-
-
-def check_limits(search: LengthLimited) -> None:
-    """Refuses impossible length limits.
-
-    Raises:
-        UserError: One sentence with the name, the value and what is expected.
-    """
-    at_least("max_length", search.max_length)
-    at_least("min_length", search.min_length, 0)
-    if search.max_length > _MOST_TOKENS:
-        raise UserError(
-            f"max_length is {search.max_length}, but it must not exceed {_MOST_TOKENS}."
+        if not len(source):
+            return []
+        constraints = Constraints(
+            self.min_length,
+            self.limits(source, source_mask),
+            forbidden_ids=forbidden_ids,
+            prefixes=prefixes or [()] * len(source),
         )
-    if search.min_length > search.max_length:
-        raise UserError(
-            f"min_length is {search.min_length}, but it must not exceed max_length, "
-            f"{search.max_length}."
-        )
-    positive("max_length_ratio", search.max_length_ratio)
+        return self._find(model, source, source_mask, constraints)
+
+    @abstractmethod
+    def _find(
+        self,
+        model: EncoderDecoder,
+        source: Tensor,
+        source_mask: Tensor | None,
+        constraints: Constraints,
+    ) -> list[list[Hypothesis]]:
+        """Translates a batch of at least one sentence within the constraints."""
+
+    def limits(self, source: Tensor, source_mask: Tensor | None) -> Tensor:
+        """Returns how many tokens, EOS aside, each sentence of a batch may have: (B,) int64."""
+        if source_mask is None:
+            lengths = torch.full((len(source),), source.shape[1], device=source.device)
+        else:
+            lengths = source_mask.sum(-1)
+        share = (lengths.double() * self.max_length_ratio).ceil() + EXTRA_LENGTH
+        return share.clamp(min=self.min_length, max=self.max_length).long()
 
 
-def length_limits(search: LengthLimited, source: Tensor, source_mask: Tensor | None) -> Tensor:
-    """Returns how many tokens, EOS aside, each sentence may have: (B,) int64.
+class Constraints:
+    """What hypotheses of one batch may be: every search asks before it chooses.
 
     Args:
-        search: The bounds.
-        source: (B, S) int64.
-        source_mask: (B, S) bool, true where there is a token; None when nothing is padded.
+        min_length: EOS is not chosen before this many tokens.
+        limits: (B,) int64, tokens that each sentence may have, EOS aside.
+        forbidden_ids: Ids never to emit unless a prefix has them.
+        prefixes: For each sentence the tokens that its hypotheses begin with.
+
+    Attributes:
+        limits: The same, but at least as many as its prefix has.
+
+    Raises:
+        UserError: A prefix holds a special id.
     """
-    num_sentences, source_length = source.shape
-    if source_mask is None:
-        lengths = torch.full((num_sentences,), source_length, device=source.device)
-    else:
-        lengths = source_mask.sum(-1)
-    share = (lengths.double() * search.max_length_ratio).ceil() + _ROOM
-    return share.clamp(min=search.min_length, max=search.max_length).long()
+
+    def __init__(
+        self,
+        min_length: int,
+        limits: Tensor,
+        *,
+        forbidden_ids: Sequence[int],
+        prefixes: Sequence[Sequence[int]],
+    ) -> None:
+        device = limits.device
+        self._min_length = min_length
+        self._never = torch.tensor([PAD, UNK, BOS, *forbidden_ids], device=device)
+        self._not_yet = torch.tensor([PAD, UNK, BOS, EOS, *forbidden_ids], device=device)
+        if not {PAD, BOS, EOS}.isdisjoint(chain(*prefixes)):
+            raise UserError("A prefix holds a special id: leave PAD, BOS and EOS out of prefixes.")
+        longest = max(map(len, prefixes))
+        rows = [[*prefix, *[PAD] * (longest - len(prefix))] for prefix in prefixes]
+        self._forced = torch.tensor(rows, dtype=torch.long, device=device)  # (B, longest)
+        self.limits = torch.maximum(limits, (self._forced != PAD).sum(-1))
+
+    def log_probs(self, logits: Tensor, sentences: Tensor, length: int) -> Tensor:
+        """Returns log p of what may follow hypotheses of `length` tokens: (N, V) float32.
+
+        It is -inf where a token may not be chosen; the others are not renormalised.
+
+        Args:
+            logits: (N, T, V) of any float type; the last of the T is used.
+            sentences: (B',) int64, to which the rows belong in turn; N / B' rows each.
+            length: Tokens that the hypotheses have.
+        """
+        log_probs = logits[:, -1].float().log_softmax(-1)
+        forbidden = self._not_yet if length < self._min_length else self._never
+        if length >= self._forced.shape[1]:
+            return log_probs.index_fill_(-1, forbidden, -math.inf)
+        copies = len(logits) // max(1, len(sentences))
+        forced = self._forced[sentences, length].repeat_interleave(copies).unsqueeze(-1)
+        of_forced = log_probs.gather(1, forced)
+        log_probs = log_probs.index_fill_(-1, forbidden, -math.inf)
+        only = torch.full_like(log_probs, -math.inf).scatter_(1, forced, of_forced)
+        return torch.where(forced != PAD, only, log_probs)
 
 
 def penalised(log_probs: Tensor, length: int | Tensor, length_penalty: float) -> Tensor:
     """Returns the scores of hypotheses of `length` tokens, EOS counted where there is one."""
     return log_probs / length**length_penalty
-
-
-def never_emitted(forbidden_ids: Sequence[int], *, and_eos: bool, device: torch.device) -> Tensor:
-    """Returns the ids that a step may not choose, (F,) int64.
-
-    Raises:
-        UserError: EOS is among the forbidden ids, so that no hypothesis could end.
-    """
-    if EOS in forbidden_ids:
-        raise UserError(f"forbidden_ids holds {EOS}, EOS, without which no hypothesis can end.")
-    ids = {PAD, UNK, BOS, *forbidden_ids} | ({EOS} if and_eos else set())
-    return torch.tensor(sorted(ids), device=device)
 
 
 def sentences_to_keep(done: Tensor) -> Tensor | None:
@@ -174,125 +213,6 @@ def sentences_to_keep(done: Tensor) -> Tensor | None:
     if 4 * num_done < len(done) or num_done == 0:
         return None
     return (~done).nonzero().squeeze(-1)
-
-
-class Constraints:
-    """The rules of one call of a search; every search asks them before it chooses.
-
-    Args:
-        search: Its length limits.
-        source: (B, S) int64.
-        source_mask: (B, S) bool, or None.
-        forbidden_ids: Ids never to emit unless a prefix has them.
-        prefixes: For each sentence the tokens that its hypotheses begin with, of any lengths;
-            None for no prefixes.
-
-    Attributes:
-        limits: (B,) int64, tokens that each sentence may have, EOS aside: what `length_limits`
-            says, but as many as its prefix has.
-
-    Raises:
-        UserError: A prefix holds a special id, there is not one for each sentence, or EOS is
-            forbidden.
-    """
-
-    def __init__(
-        self,
-        search: LengthLimited,
-        source: Tensor,
-        source_mask: Tensor | None,
-        *,
-        forbidden_ids: Sequence[int],
-        prefixes: Sequence[Sequence[int]] | None,
-    ) -> None:
-        device = source.device
-        self._never = never_emitted(forbidden_ids, and_eos=False, device=device)
-        self._not_yet = never_emitted(forbidden_ids, and_eos=True, device=device)
-        self._min_length = search.min_length
-        self._forced = _table(prefixes or [()] * len(source), len(source), device)
-        self.limits = torch.maximum(
-            length_limits(search, source, source_mask), (self._forced != PAD).sum(-1)
-        )
-
-    def next_tokens(self, logits: Tensor, sentences: Tensor, length: int) -> NextTokens:
-        """Returns what may follow hypotheses of `length` tokens.
-
-        Args:
-            logits: (N, T, V) of any float type; the last of the T is used.
-            sentences: (B',) int64, to which the rows belong in turn; N / B' rows each.
-            length: Tokens that the hypotheses have.
-
-        Raises:
-            UserError: No token is left to choose.
-        """
-        forbidden = self._not_yet if length < self._min_length else self._never
-        vocab_size = logits.shape[-1]
-        if len(forbidden) >= vocab_size:
-            raise UserError(
-                f"All {vocab_size} ids of the vocabulary are forbidden at a step: "
-                "allow at least one besides EOS."
-            )
-        forced = None
-        if length < self._forced.shape[1]:
-            forced = self._forced[sentences, length]
-            forced = forced.repeat_interleave(len(logits) // max(1, len(sentences)))
-        return NextTokens(logits[:, -1].float(), forbidden, forced)
-
-
-def _table(prefixes: Sequence[Sequence[int]], num_sentences: int, device: torch.device) -> Tensor:
-    """Returns the tokens of the prefixes and PAD after them, (B, longest)."""
-    if len(prefixes) != num_sentences:
-        raise UserError(
-            f"There are {len(prefixes)} prefixes for {num_sentences} sentences: "
-            "give one for each, an empty one where nothing is forced."
-        )
-    for prefix in prefixes:
-        special = {PAD, BOS, EOS}.intersection(prefix)
-        if special:
-            raise UserError(
-                f"A prefix holds the special id {min(special)}: leave special ids out of prefixes."
-            )
-    longest = max(map(len, prefixes), default=0)
-    rows = [[*prefix, *[PAD] * (longest - len(prefix))] for prefix in prefixes]
-    return torch.tensor(rows, dtype=torch.long, device=device).view(num_sentences, longest)
-
-
-_GROUP = 32  # neighbouring ids that `largest` sees as one at first
-
-
-@dataclass(frozen=True)
-class NextTokens:
-    """The next token of N hypotheses.
-
-    Attributes:
-        logits: (N, V) float32.
-        forbidden: (F,) int64, ids that may not be chosen. The distribution is not renormalised
-            without them.
-        forced: (N,) int64, the token that must be chosen, forbidden or not; PAD where the model
-            may choose, and None where it may for all.
-    """
-
-    logits: Tensor
-    forbidden: Tensor
-    forced: Tensor | None = None
-
-    def best(self, count: int) -> tuple[Tensor, Tensor]:
-        """Returns the log-probabilities and ids of the most probable tokens, (N, count) both.
-
-        Best first, -inf where there are no more to choose.
-        """
-        return largest(self.log_probs(), count)
-
-    def log_probs(self) -> Tensor:
-        """Returns log p of all tokens, -inf where one may not be chosen: (N, V) float32."""
-        log_probs = self.logits.log_softmax(-1)
-        if self.forced is None:
-            return log_probs.index_fill_(-1, self.forbidden, -math.inf)
-        forced = self.forced[:, None]
-        of_forced = log_probs.gather(1, forced)
-        log_probs = log_probs.index_fill_(-1, self.forbidden, -math.inf)
-        only = torch.full_like(log_probs, -math.inf).scatter_(1, forced, of_forced)
-        return torch.where(forced != PAD, only, log_probs)
 
 
 def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -317,25 +237,22 @@ def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return values, places.gather(1, winners)
 
 
-Choose = Callable[[NextTokens, Tensor, int], tuple[Tensor, Tensor]]
-
-
 def roll_out(
     model: EncoderDecoder,
     state: Any,
     constraints: Constraints,
-    choose: Choose,
+    choose: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]],
     *,
     num_rows: int,
 ) -> list[list[Hypothesis]]:
-    """Chooses a token a step for every row; rows that are done leave the batch.
+    """Chooses a token a step for every row until all have ended: greedy search and sampling.
 
     Args:
         model: Any model.
         state: Before the first token, `num_rows` rows for each sentence, side by side.
         constraints: Of the batch.
-        choose: From the next tokens of N rows, their numbers (N,) and the length so far, returns
-            log-probabilities and tokens, (N,) both.
+        choose: From the log-probabilities (N, V) of N rows, their numbers (N,) and the length so
+            far, returns those of the tokens that it chooses, and the tokens, (N,) both.
         num_rows: Hypotheses for each sentence.
 
     Returns:
@@ -351,8 +268,8 @@ def roll_out(
     while len(rows):
         length = len(chosen)
         logits, state = model.step(tokens[:, None], state)
-        next_tokens = constraints.next_tokens(logits, rows // num_rows, length)
-        best, tokens = choose(next_tokens, rows, length)
+        allowed = constraints.log_probs(logits, rows // num_rows, length)
+        best, tokens = choose(allowed, rows, length)
         idle = done | ((limits == length) & (tokens != EOS))
         log_probs[rows] += best.masked_fill(idle, 0.0)
         chosen.append((rows, tokens.masked_fill(idle, PAD)))
@@ -361,25 +278,18 @@ def roll_out(
         if keep is not None:
             state = state.select(keep) if len(keep) else None
             rows, tokens, limits, done = rows[keep], tokens[keep], limits[keep], done[keep]
-    hypotheses = _hypotheses(log_probs, chosen)
-    return [hypotheses[i : i + num_rows] for i in range(0, len(hypotheses), num_rows)]
-
-
-def _hypotheses(log_probs: Tensor, chosen: Sequence[tuple[Tensor, Tensor]]) -> list[Hypothesis]:
-    """Collects the tokens that each step chose for each row."""
     table = log_probs.new_full((len(log_probs), len(chosen)), PAD, dtype=torch.long)
     for position, (rows, tokens) in enumerate(chosen):
         table[rows, position] = tokens
-    lengths = (table != PAD).sum(-1)
-    scores = penalised(log_probs, lengths, 1.0)
-    answers = zip(
-        table.tolist(), lengths.tolist(), scores.tolist(), log_probs.tolist(), strict=True
-    )
-    return [
-        _hypothesis(tokens[:length], score, log_prob) for tokens, length, score, log_prob in answers
+    scores = penalised(log_probs, (table != PAD).sum(-1), 1.0)
+    hypotheses = [
+        hypothesis(*row)
+        for row in zip(table.tolist(), scores.tolist(), log_probs.tolist(), strict=True)
     ]
+    return [hypotheses[i : i + num_rows] for i in range(0, len(hypotheses), num_rows)]
 
 
-def _hypothesis(tokens: Sequence[int], score: float, log_prob: float) -> Hypothesis:
-    finished = tokens[-1:] == [EOS]
-    return Hypothesis(tuple(tokens[:-1] if finished else tokens), score, log_prob, finished)
+def hypothesis(ids: Sequence[int], score: float, log_prob: float) -> Hypothesis:
+    """Reads a row of chosen ids, with EOS where it ended and PAD behind it."""
+    tokens = tuple(token for token in ids if token not in (EOS, PAD))
+    return Hypothesis(tokens, score, log_prob, finished=EOS in ids)

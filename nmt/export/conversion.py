@@ -12,11 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.checks import UserError
-from nmt.models.attention import CrossAttention, SelfAttention
+from nmt.checks import UserError, one_of
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.models.positions import sinusoidal_table
-from nmt.models.transformer import RMS_NORM_EPSILON, FeedForward, RMSNorm, Transformer
+from nmt.models.transformer import RMS_NORM_EPSILON, DecoderLayer, EncoderLayer, Transformer
 from nmt.special_tokens import BOS, EOS, UNK
 from nmt.tokenizer import Tokenizer
 
@@ -53,11 +52,7 @@ def to_ctranslate2(model: EncoderDecoder, tokenizer: Tokenizer, *, quantization:
     Raises:
         UserError: The engine has no such model or quantization, or is not installed.
     """
-    if quantization not in QUANTIZATIONS:
-        raise UserError(
-            f"quantization is {quantization!r}, but CTranslate2 has {', '.join(QUANTIZATIONS)}: "
-            "choose one of them."
-        )
+    one_of("quantization", quantization, QUANTIZATIONS)
     transformer = _supported(model)
     spec = _empty_spec(transformer)
     _fill_encoder(spec.encoder, transformer)
@@ -84,28 +79,18 @@ def position_limit(model: EncoderDecoder) -> int | None:
 
 def _supported(model: EncoderDecoder) -> Transformer:
     if not isinstance(model, Transformer):
-        raise UserError(
-            f"The checkpoint holds a {type(model).__name__}, and CTranslate2 runs Transformers "
-            "only: export a checkpoint of model=transformer, or translate this one with "
-            "scripts/translate.py."
-        )
-    if model.memory_slots is not None:
-        raise UserError(
-            f"The model attends to {model.memory_slots} memory slots, which CTranslate2 cannot "
-            "pool: export a model with memory_slots=null, or translate with scripts/translate.py."
-        )
-    kind = model.encoder_attention.kind
-    if kind != "full":
-        raise UserError(
-            f"The model has encoder_attention={kind}, which CTranslate2 lacks: export a model with "
-            "encoder_attention=full, or translate with scripts/translate.py."
-        )
-    if model.positions.kind not in ("rope", "sinusoidal", "learned"):
-        raise UserError(
-            f"The model has {model.positions.kind} positions, which the export does not know: "
-            "use positions=rope, or translate with scripts/translate.py."
-        )
-    return model
+        lacking = f"holds a {type(model).__name__}, and CTranslate2 runs Transformers only"
+    elif model.memory_slots is not None:
+        lacking = f"has memory_slots={model.memory_slots}, which CTranslate2 lacks"
+    elif model.encoder_attention.kind != "full":
+        lacking = f"has encoder_attention={model.encoder_attention.kind}, which CTranslate2 lacks"
+    elif model.positions.kind not in ("rope", "sinusoidal", "learned"):
+        lacking = f"has positions={model.positions.kind}, which the export lacks"
+    else:
+        return model
+    raise UserError(
+        f"the checkpoint {lacking}: export another, or translate it with scripts/translate.py."
+    )
 
 
 def _empty_spec(model: Transformer) -> Any:
@@ -132,54 +117,44 @@ def _fill_encoder(spec: Any, model: Transformer) -> None:
     spec.embeddings[0].weight = _array(model.embedding.table.weight)
     _fill_positions(spec, model)
     for layer_spec, layer in zip(spec.layer, model.encoder_layers, strict=True):
-        _fill_norm(layer_spec.self_attention.layer_norm, layer.self_attention_norm)
-        _fill_self_attention(layer_spec.self_attention, layer.self_attention)
-        _fill_feed_forward(layer_spec.ffn, layer.feed_forward_norm, layer.feed_forward)
-    _fill_norm(spec.layer_norm, model.encoder_norm)
+        _fill_shared(layer_spec, layer)
+    spec.layer_norm.gamma = _array(model.encoder_norm.gamma)
 
 
 def _fill_decoder(spec: Any, model: Transformer) -> None:
     spec.embeddings.weight = spec.projection.weight = _array(model.embedding.table.weight)
     _fill_positions(spec, model)
     for layer_spec, layer in zip(spec.layer, model.decoder_layers, strict=True):
-        _fill_norm(layer_spec.self_attention.layer_norm, layer.self_attention_norm)
-        _fill_self_attention(layer_spec.self_attention, layer.self_attention)
-        _fill_norm(layer_spec.attention.layer_norm, layer.cross_attention_norm)
-        _fill_cross_attention(layer_spec.attention, layer.cross_attention)
-        _fill_feed_forward(layer_spec.ffn, layer.feed_forward_norm, layer.feed_forward)
-    _fill_norm(spec.layer_norm, model.decoder_norm)
+        _fill_shared(layer_spec, layer)
+        cross, cross_spec = layer.cross_attention, layer_spec.attention
+        cross_spec.layer_norm.gamma = _array(layer.cross_attention_norm.gamma)
+        for linear, module in zip(
+            cross_spec.linear, (cross.query, cross.key_value, cross.output), strict=True
+        ):
+            linear.weight = _array(module.weight)
+    spec.layer_norm.gamma = _array(model.decoder_norm.gamma)
+
+
+def _fill_shared(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
+    """Self-attention and feed-forward, which the layers of both stacks have."""
+    spec.self_attention.layer_norm.gamma = _array(layer.self_attention_norm.gamma)
+    spec.self_attention.linear[0].weight = _array(layer.self_attention.query_key_value.weight)
+    spec.self_attention.linear[1].weight = _array(layer.self_attention.output.weight)
+    gate, up = layer.feed_forward.gate_up.weight.chunk(2)
+    spec.ffn.layer_norm.gamma = _array(layer.feed_forward_norm.gamma)
+    spec.ffn.linear_0.weight = _array(gate)
+    spec.ffn.linear_0_noact.weight = _array(up)
+    spec.ffn.linear_1.weight = _array(layer.feed_forward.down.weight)
 
 
 def _fill_positions(spec: Any, model: Transformer) -> None:
     positions = model.positions
     if positions.learned is not None:
-        spec.position_encodings.encodings = _array(positions.learned.table.weight)
+        size = positions.learned.table.num_embeddings
+        spec.position_encodings.encodings = _array(positions.learned.rows(0, size))
     elif positions.kind == "sinusoidal":
         width = model.embedding.table.embedding_dim
         spec.position_encodings.encodings = _array(sinusoidal_table(SINUSOIDAL_POSITIONS, width))
-
-
-def _fill_norm(spec: Any, norm: RMSNorm) -> None:
-    spec.gamma = _array(norm.gamma)
-
-
-def _fill_self_attention(spec: Any, attention: SelfAttention) -> None:
-    spec.linear[0].weight = _array(attention.query_key_value.weight)
-    spec.linear[1].weight = _array(attention.output.weight)
-
-
-def _fill_cross_attention(spec: Any, attention: CrossAttention) -> None:
-    spec.linear[0].weight = _array(attention.query.weight)
-    spec.linear[1].weight = _array(attention.key_value.weight)
-    spec.linear[2].weight = _array(attention.output.weight)
-
-
-def _fill_feed_forward(spec: Any, norm: RMSNorm, feed_forward: FeedForward) -> None:
-    gate, up = feed_forward.gate_up.weight.chunk(2)
-    _fill_norm(spec.layer_norm, norm)
-    spec.linear_0.weight = _array(gate)
-    spec.linear_0_noact.weight = _array(up)
-    spec.linear_1.weight = _array(feed_forward.down.weight)
 
 
 def _array(tensor: Tensor) -> Any:

@@ -4,29 +4,26 @@ translator = ExportedTranslator.from_folder("exported", threads=1)
 for translation in translator.translate(["A man is running.", "It is raining."]):
     print(translation.text, translation.score)
 
-The search of CTranslate2, asked for what a search of this package is asked for.
-
-Greedy search finds the same hypotheses. Beam search may not: CTranslate2 fills the places of
-finished hypotheses and stops after `patience x beam_size` of them (Kasai et al. 2022), ours goes on
-while something better is possible.
+Greedy search finds the same hypotheses as ours. Beam search may not: CTranslate2 stops after
+`patience x beam_size` finished hypotheses (Kasai et al. 2022), ours when none can get better.
 
 CTranslate2 divides the probability of pieces that it must not emit among the others, and a score
-that counts as one of `nmt.decoding.search` must not. So it is first left free. Only what then
-holds a forbidden piece, or passed its limit, is searched again with those pieces suppressed, and
-scored by teacher forcing.
+that counts as one of `nmt.decoding.search` must not. So the engine is first left free. Only what
+then holds a forbidden piece, or passed its limit, is searched again without those pieces.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import groupby
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 from nmt.checks import UserError
 from nmt.data.batch import collate_source
-from nmt.decoding.search import Hypothesis, Search, length_limits
+from nmt.decoding.beam import BeamSearch
+from nmt.decoding.greedy import GreedySearch
+from nmt.decoding.search import Hypothesis, Search
 from nmt.export.conversion import import_ctranslate2
 from nmt.export.folder import ExportedModel, read_folder
 from nmt.special_tokens import EOS
@@ -41,36 +38,6 @@ from nmt.translator import (
 )
 
 _PATIENCE = 2.0  # with 1, CTranslate2's default, BLEU was 0.3 to 0.4 lower; 4 was like 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineOptions:
-    """The options of a search that the engine has; meanings as in `nmt.decoding.beam.BeamSearch`.
-
-    The defaults are those of `GreedySearch`.
-    """
-
-    max_length: int
-    max_length_ratio: float
-    min_length: int
-    beam_size: int = 1
-    num_hypotheses: int = 1
-    length_penalty: float = 1.0
-
-    @classmethod
-    def of(cls, search: Search) -> Self:
-        """Takes over the options of a search.
-
-        Raises:
-            UserError: The search has an option that the engine lacks.
-        """
-        options: dict[str, Any] = asdict(search)  # type: ignore[call-overload]
-        if lacking := sorted(options.keys() - cls.__dataclass_fields__.keys()):
-            raise UserError(
-                f"CTranslate2 has no {type(search).__name__} with {', '.join(lacking)}: search "
-                "with --beam-size N (a BeamSearch), or translate with the checkpoint."
-            )
-        return cls(**options)
 
 
 class EngineSearch:
@@ -90,113 +57,70 @@ class EngineSearch:
         self._never = [[self._pieces[token]] for token in tokenizer.forbidden_ids]
 
     def __call__(
-        self, sources: Sequence[Sequence[int]], limits: Sequence[int], options: EngineOptions
+        self, sources: Sequence[Sequence[int]], limits: Sequence[int], search: BeamSearch
     ) -> list[list[Hypothesis]]:
         """Translates a batch.
 
         Args:
             sources: Ids without EOS, at least one each.
-            limits: Most tokens of a hypothesis, EOS not counted, for each source; they replace
-                the options' own.
-            options: The others.
+            limits: Most tokens of a hypothesis, EOS not counted, for each source.
+            search: What is asked for, but for its limit.
 
         Returns:
             For each source its hypotheses, best first; those that the limit ended come last.
         """
         pieces = [[self._pieces[token] for token in source] for source in sources]
-        found = self._free(pieces, max(limits), options)
-        rows = [
-            i
-            for i, (hypotheses, limit) in enumerate(zip(found, limits, strict=True))
-            # where EOS is forbidden at first, probabilities shift as well
-            if options.min_length or not all(self._is_fine(h, limit) for h in hypotheses)
+        found = [
+            [
+                self._hypothesis(own, score * len(own) ** search.length_penalty, search)
+                for own, score in zip(result.hypotheses, result.scores, strict=True)
+            ]
+            for result in self._ask(pieces, max(limits), search, return_scores=True)
         ]
-        # The engine has one limit for all in a call.
-        for limit, group in groupby(sorted(rows, key=limits.__getitem__), limits.__getitem__):
-            same = list(group)
-            again = self._suppressed([pieces[i] for i in same], limit, options)
-            for i, hypotheses in zip(same, again, strict=True):
-                found[i] = hypotheses
+        for row, limit in enumerate(limits):
+            # where EOS is forbidden at first, probabilities shift as well
+            if search.min_length or not all(self._is_fine(one, limit) for one in found[row]):
+                found[row] = self._suppressed(pieces[row], limit, search)
         return found
 
     def _is_fine(self, hypothesis: Hypothesis, limit: int) -> bool:
         tokens = hypothesis.tokens
         return hypothesis.finished and len(tokens) <= limit and self._forbidden.isdisjoint(tokens)
 
-    def _free(
-        self, sources: list[list[str]], limit: int, options: EngineOptions
-    ) -> list[list[Hypothesis]]:
-        """Lets the engine emit anything."""
-        results = self._ask(sources, limit, options, return_scores=True)
-        return [
-            [
-                self._hypothesis(pieces, score * len(pieces) ** options.length_penalty, options)
-                for pieces, score in zip(result.hypotheses, result.scores, strict=True)
-            ]
-            for result in results
+    def _suppressed(self, source: list[str], limit: int, search: BeamSearch) -> list[Hypothesis]:
+        """Searches again without forbidden pieces, and scores by teacher forcing."""
+        (result,) = self._ask([source], limit, search, suppress_sequences=self._never)
+        cut = [own if own[-1] == self._eos else own[:limit] for own in result.hypotheses]
+        targets = [[piece for piece in own if piece != self._eos] for own in cut]
+        scored = self._engine.score_batch([source] * len(cut), targets, max_input_length=0)
+        answers = [  # a score has EOS in the end, even where it was not written
+            self._hypothesis(own, sum(score.log_probs[: len(own)]), search)
+            for own, score in zip(cut, scored, strict=True)
         ]
+        return sorted(answers, key=lambda one: (not one.finished, -one.score))
 
-    def _suppressed(
-        self, sources: list[list[str]], limit: int, options: EngineOptions
-    ) -> list[list[Hypothesis]]:
-        """Suppresses forbidden pieces; what the limit ended comes last."""
-        # All of the beam: what the limit ended must not take the places of what ended itself.
-        results = self._ask(
-            sources,
-            limit,
-            replace(options, num_hypotheses=options.beam_size),
-            suppress_sequences=self._never,
-        )
-        found: list[list[list[str]]] = []
-        for result in results:
-            ended = [pieces for pieces in result.hypotheses if self._ended(pieces)]
-            cut = [tuple(p[:limit]) for p in result.hypotheses if not self._ended(p)]
-            unique = [list(pieces) for pieces in dict.fromkeys(cut)]
-            found.append((ended + unique)[: options.num_hypotheses])
-        return self._scored(sources, found, options)
-
-    def _ask(
-        self, sources: list[list[str]], limit: int, options: EngineOptions, **more: Any
-    ) -> Any:
+    def _ask(self, sources: list[list[str]], limit: int, search: BeamSearch, **more: Any) -> Any:
         """Returns what the engine finds; the last piece is EOS, or it is number limit + 1."""
         return self._engine.translate_batch(
             sources,
-            beam_size=options.beam_size,
-            patience=_PATIENCE,
-            num_hypotheses=options.num_hypotheses,
-            length_penalty=options.length_penalty,
+            beam_size=search.beam_size,
+            patience=search.patience or _PATIENCE,
+            num_hypotheses=search.num_hypotheses,
+            length_penalty=search.length_penalty,
             max_input_length=0,  # else it cuts what is longer than 1024
             max_decoding_length=limit + 1,
-            min_decoding_length=min(options.min_length, limit),
+            min_decoding_length=min(search.min_length, limit),
             return_end_token=True,  # else the length penalty does not count it
             **more,
         )
 
-    def _scored(
-        self, sources: list[list[str]], found: list[list[list[str]]], options: EngineOptions
-    ) -> list[list[Hypothesis]]:
-        """Scores by teacher forcing, where EOS counts only if it was written."""
-        repeated = [source for source, own in zip(sources, found, strict=True) for _ in own]
-        targets = [[p for p in pieces if p != self._eos] for own in found for pieces in own]
-        scored = iter(self._engine.score_batch(repeated, targets, max_input_length=0))
-        answers = [
-            [self._hypothesis(p, sum(next(scored).log_probs[: len(p)]), options) for p in own]
-            for own in found
-        ]
-        for answer in answers:
-            answer.sort(key=lambda hypothesis: (not hypothesis.finished, -hypothesis.score))
-        return answers
-
-    def _hypothesis(self, pieces: list[str], log_prob: float, options: EngineOptions) -> Hypothesis:
+    def _hypothesis(self, pieces: list[str], log_prob: float, search: BeamSearch) -> Hypothesis:
         return Hypothesis(
             tokens=tuple(self._ids[piece] for piece in pieces if piece != self._eos),
-            score=log_prob / len(pieces) ** options.length_penalty,
+            score=log_prob / len(pieces) ** search.length_penalty,
             log_prob=log_prob,
-            finished=self._ended(pieces),
+            finished=pieces[-1] == self._eos,
         )
-
-    def _ended(self, pieces: list[str]) -> bool:
-        return pieces[-1] == self._eos
 
 
 class ExportedTranslator:
@@ -282,28 +206,39 @@ class ExportedTranslator:
             chunk_size=chunk_size,
             first_line=first_line,
         )
-        of_search = EngineOptions.of(search or self.search)
+        of_engine = _as_beam(search or self.search)
 
         def translate(batch: Sequence[Sentence]) -> Iterator[tuple[ScoredText, ...]]:
-            for hypotheses in self._translate_batch(batch, of_search):
+            for hypotheses in self._translate_batch(batch, of_engine):
                 yield tuple(scored_text(one, self.tokenizer) for one in hypotheses)
 
         return translate_stream(texts, self.tokenizer, translate, options)
 
     def _translate_batch(
-        self, batch: Sequence[Sentence], options: EngineOptions
+        self, batch: Sequence[Sentence], search: BeamSearch
     ) -> list[list[Hypothesis]]:
+        most = self._max_positions
         for sentence in batch:
-            self._check_length(sentence)
+            if most is not None and len(sentence.ids) >= most:
+                raise UserError(
+                    f"line {sentence.line} has {len(sentence.ids) + 1} source tokens, but the "
+                    f"exported model has {most} positions: set max_source_length to {most - 1} "
+                    "or less."
+                )
         sources = [sentence.ids for sentence in batch]
-        limits = length_limits(options, *collate_source(sources)).tolist()
-        most = max(limits) if self._max_positions is None else self._max_positions - 1
-        return self._find(sources, [min(limit, most) for limit in limits], options)
+        limits = search.limits(*collate_source(sources))
+        if most is not None:
+            limits = limits.clamp(max=most - 1)
+        return self._find(sources, limits.tolist(), search)
 
-    def _check_length(self, sentence: Sentence) -> None:
-        most, length = self._max_positions, len(sentence.ids) + 1
-        if most is not None and length > most:
-            raise UserError(
-                f"line {sentence.line} has {length} source tokens, but the exported model has "
-                f"{most} positions: set max_source_length to {most - 1} or less."
-            )
+
+def _as_beam(search: Search) -> BeamSearch:
+    """Greedy search is a beam of one."""
+    if isinstance(search, GreedySearch):
+        return BeamSearch(beam_size=1, **asdict(search))
+    if not isinstance(search, BeamSearch):
+        raise UserError(
+            f"CTranslate2 has no {type(search).__name__} like ours: search with --beam-size N "
+            "(a BeamSearch), or translate with the checkpoint."
+        )
+    return search

@@ -22,7 +22,6 @@ from nmt.tokenizer import Tokenizer
 FORMAT_VERSION = 1
 _DESCRIPTION = "nmt.json"
 _TOKENIZER = "spm.model"
-_KEYS = ("source_lang", "target_lang", "decoding", "max_positions")  # without which it is no use
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,7 @@ def export_checkpoint(
         quantization: How weights are stored: `nmt.export.conversion.QUANTIZATIONS`.
 
     Raises:
-        UserError: The folder is in use, the checkpoint cannot be read, or CTranslate2 has no such
-            model or quantization.
+        UserError: The folder is in use, or CTranslate2 has no such model or quantization.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -88,30 +86,24 @@ def read_folder(folder: str | Path) -> ExportedModel:
         UserError: It is no folder that `export_checkpoint` wrote.
     """
     folder = Path(folder)
-    advice = "write one with scripts/export_ctranslate2.py CHECKPOINT DIR"
     try:
         description = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
+        version = description["format_version"]
+        if version != FORMAT_VERSION:
+            raise ValueError(f"format_version {version}, this version reads {FORMAT_VERSION}")
         tokenizer = (folder / _TOKENIZER).read_bytes()
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder} is no exported model ({error}): {advice}.") from error
-    if not isinstance(description, dict):
-        raise UserError(f"{folder / _DESCRIPTION} holds no description of a model: {advice}.")
-    if description.get("format_version") != FORMAT_VERSION:
-        raise UserError(
-            f"{folder} has format_version {description.get('format_version')!r} and this version "
-            f"of nmt reads {FORMAT_VERSION}: export the checkpoint again."
+        return ExportedModel(
+            tokenizer=Tokenizer(tokenizer, lowercase=description.get("lowercase", False)),
+            search=build(description["decoding"], allowed=("nmt.decoding.",)),
+            source_lang=description["source_lang"],
+            target_lang=description["target_lang"],
+            max_positions=description["max_positions"],
         )
-    if missing := sorted(set(_KEYS) - set(description)):
+    except (OSError, LookupError, TypeError, ValueError) as error:
         raise UserError(
-            f"{folder / _DESCRIPTION} lacks {', '.join(missing)}: export the checkpoint again."
-        )
-    return ExportedModel(
-        tokenizer=Tokenizer(tokenizer, lowercase=description.get("lowercase", False)),
-        search=build(description["decoding"], allowed=("nmt.decoding.",)),
-        source_lang=description["source_lang"],
-        target_lang=description["target_lang"],
-        max_positions=description["max_positions"],
-    )
+            f"{folder} is no exported model ({error}): write one with "
+            "scripts/export_ctranslate2.py CHECKPOINT DIR."
+        ) from error
 
 
 def _readme(description: dict[str, Any], tokenizer: Tokenizer) -> str:
@@ -136,9 +128,9 @@ text = " ".join("A sentence.".split())  # the model knows single spaces only{low
 (result,) = translator.translate_batch(
     [pieces.encode(text, out_type=str)],
     beam_size=5,
-    patience=2,  # go on until 2 x beam_size hypotheses have ended
+    patience=2,  # stop when 2 x beam_size hypotheses have ended
     max_input_length=0,  # else CTranslate2 cuts what is longer than 1024 pieces
-    max_decoding_length=256,
+    max_decoding_length=1024,  # else it cuts what is longer than 256
     min_decoding_length=0,
     return_end_token=True,  # else the length penalty does not count it
     suppress_sequences={never},

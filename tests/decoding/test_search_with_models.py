@@ -40,7 +40,6 @@ def tokens_of(answers):
 
 
 def test_a_beam_of_one_is_greedy_search(opinionated, sources):
-    """(case 88)."""
     greedy = search_in_batches(GreedySearch(**LIMITS), opinionated, sources, 40)
     beam = search_in_batches(BeamSearch(beam_size=1, **LIMITS), opinionated, sources, 40)
     assert tokens_of(beam) == tokens_of(greedy)
@@ -61,7 +60,6 @@ def test_a_beam_of_one_is_greedy_search(opinionated, sources):
 def test_the_unknown_piece_is_never_emitted_however_probable(
     opinionated, sources, search, monkeypatch
 ):
-    """(case 20)."""
     step = opinionated.step
 
     def unknown_is_most_probable(tokens, state):
@@ -79,7 +77,6 @@ def test_the_unknown_piece_is_never_emitted_however_probable(
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_neighbours_do_not_matter(opinionated, sources, beam_size):
-    """(case 82)."""
     search = BeamSearch(beam_size=beam_size, num_hypotheses=beam_size, **LIMITS)
     alone = tokens_of(search_in_batches(search, opinionated, sources, 1))
     assert len(set(map(tuple, alone))) > 10

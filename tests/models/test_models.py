@@ -46,7 +46,6 @@ def assert_near(actual, expected):
 
 @pytest.mark.parametrize("chunks", [[1] * 7, [3, 4], [1, 4, 2]], ids=str)
 def test_steps_equal_the_full_forward_pass(model, source, mask, target_in, chunks):
-    """(case 34)"""
     with torch.inference_mode():
         logits, _ = run(model, target_in, model.start(source, mask), chunks)
         assert_near(logits, model(source, mask, target_in))
@@ -96,7 +95,6 @@ def test_reorder_before_the_first_step_changes_nothing(model, source, mask, targ
 
 
 def test_fillers_of_the_source_move_nothing(model, source, mask, target_in):
-    """(case 35)"""
     other = torch.where(mask, source, 17)
     assert torch.equal(model(source, mask, target_in), model(other, mask, target_in))
 
@@ -109,13 +107,11 @@ def test_a_sentence_is_translated_the_same_alone(model, source, mask, target_in)
 
 
 def test_padding_wider_than_the_longest_sentence_is_fine(model, source, mask, target_in):
-    """(case 43)"""
     wider = model(F.pad(source, (0, 5), value=PAD), F.pad(mask, (0, 5)), target_in)
     assert_near(wider, model(source, mask, target_in))
 
 
 def test_a_later_target_token_moves_no_earlier_logit(model, source, mask, target_in):
-    """(case 35)"""
     logits = model(source, mask, target_in)
     for t in range(1, 7):
         changed = target_in.clone()
@@ -137,14 +133,12 @@ def test_every_source_token_counts(model, source, mask, target_in):
 
 @pytest.mark.parametrize("order", [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]], ids=str)
 def test_the_order_of_rows_does_not_matter(model, source, mask, target_in, order):
-    """(case 42)"""
     logits = model(source, mask, target_in)
     assert_near(model(source[order], mask[order], target_in[order]), logits[order])
 
 
 @pytest.mark.parametrize("name", MODEL_NAMES)
 def test_dropout_acts_in_training_only(name, source, mask, target_in):
-    """(case 36)"""
     rates = {"dropout": 0.5} | ({"attention_dropout": 0.5} if name == "transformer" else {})
     model = tiny_model(name, **rates)
     inputs = source, mask, target_in
@@ -154,7 +148,6 @@ def test_dropout_acts_in_training_only(name, source, mask, target_in):
 
 
 def test_attention_dropout_acts_in_training_only(source, mask, target_in):
-    """(case 36)"""
     model = tiny_model("transformer", attention_dropout=0.5)
     inputs = source, mask, target_in
     quiet = model(*inputs)
@@ -163,7 +156,6 @@ def test_attention_dropout_acts_in_training_only(source, mask, target_in):
 
 
 def test_training_without_dropout_equals_evaluation(model, source, mask, target_in):
-    """(case 39)"""
     expected = model(source, mask, target_in)
     assert_near(model.train()(source, mask, target_in), expected)
 
@@ -171,7 +163,6 @@ def test_training_without_dropout_equals_evaluation(model, source, mask, target_
 @pytest.mark.parametrize("name", MODEL_NAMES)
 @pytest.mark.parametrize("padded", [True, False])
 def test_every_parameter_gets_a_gradient(name, padded, source, mask, target_in):
-    """(case 70)"""
     model = tiny_model(name, dropout=0.1).train()
     model(source, mask if padded else None, target_in).log_softmax(-1)[..., 5].sum().backward()
     for parameter_name, parameter in model.named_parameters():
@@ -180,7 +171,6 @@ def test_every_parameter_gets_a_gradient(name, padded, source, mask, target_in):
 
 
 def test_a_sentence_without_tokens_disturbs_nobody(model, source, mask, target_in):
-    """(cases 31, 41)"""
     expected = model(source, mask, target_in)
     source = torch.cat([source, torch.full((1, 11), PAD)])
     mask = torch.cat([mask, torch.zeros(1, 11, dtype=torch.bool)])
@@ -194,7 +184,6 @@ def test_a_sentence_without_tokens_disturbs_nobody(model, source, mask, target_i
 @pytest.mark.parametrize("garbage", [torch.nan, 1e30])
 @pytest.mark.parametrize("name", ATTENDING)
 def test_garbage_in_padded_memory_disturbs_nobody(name, garbage, source, mask, target_in):
-    """(case 32)"""
     model = tiny_model(name)
     expected = model(source, mask, target_in)
     if name == "transformer":
@@ -212,7 +201,7 @@ def test_garbage_in_padded_memory_disturbs_nobody(name, garbage, source, mask, t
 @pytest.mark.parametrize("whole", [True, False], ids=["all bf16", "autocast"])
 @pytest.mark.parametrize("name", MODEL_NAMES)
 def test_bf16_trains(name, whole, source, mask, target_in):
-    """With a sentence without tokens in the batch (case 48)."""
+    """With a sentence without tokens in the batch."""
     model = tiny_model(name).train()
     model = model.bfloat16() if whole else model
     mask[2] = False
@@ -240,7 +229,6 @@ def test_the_first_loss_is_about_that_of_guessing(model, source, mask, target_in
 
 @pytest.mark.parametrize("name", ATTENDING)
 def test_attention_rows_sum_to_one_over_real_tokens(name, source, mask, target_in):
-    """(cases 38, 45)"""
     model = tiny_model(name)
     attention = model.attention(source, mask, target_in)
     for kind in [attention.cross, attention.encoder_self, attention.decoder_self]:
@@ -387,6 +375,5 @@ def test_presets_have_the_sizes_of_the_paper():
     ],
 )
 def test_impossible_options_are_refused(name, options, message):
-    """(cases 37, 47, 115)"""
     with pytest.raises(ValueError, match=message):
         tiny_model(name, **options)

@@ -1,4 +1,4 @@
-"""Rotary, sinusoidal and learned positions (case 40)."""
+"""Rotary, sinusoidal and learned positions."""
 
 import numpy as np
 import pytest

@@ -41,7 +41,7 @@ def test_encoder_equals_the_bidirectional_gru_of_torch():
 
 
 def test_final_states_are_those_after_the_last_and_the_first_real_token():
-    """Also with padding and two layers (case 44)."""
+    """Also with padding and two layers."""
     encoder = BidirectionalEncoder(5, hidden=7, layers=2, dropout=0.0)
     memory, final = encoder(torch.randn(3, 11, 5), MASK)
     for row, length in enumerate(LENGTHS):
