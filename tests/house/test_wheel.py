@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ["nmt", "conf", "data/grammar", "pyproject.toml", "setup.py", "README.md", "LICENSE"]
+SOURCES = ["nmt", "conf", "data/grammar", "pyproject.toml", "README.md", "LICENSE"]
 PROGRAMS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
     "scripts"
 ]

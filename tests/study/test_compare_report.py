@@ -5,7 +5,6 @@ import json
 import re
 import subprocess
 import sys
-import tomllib
 import warnings
 from contextlib import redirect_stdout
 from itertools import pairwise
@@ -424,13 +423,6 @@ def test_results_are_plain_json(report):
     text = (report / "results.json").read_text(encoding="utf-8")
     assert "NaN" not in text
     assert json.loads(text)["version"] == VERSION
-
-
-def test_templates_are_named_as_package_data():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (pattern,) = project["tool"]["setuptools"]["package-data"]["nmt.study.report"]
-    folder = ROOT / "nmt" / "report"
-    assert set(folder.glob(pattern)) == set((folder / "templates").iterdir())
 
 
 def test_comparing_needs_no_torch():
