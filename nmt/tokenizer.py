@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Literal
@@ -59,6 +60,7 @@ def count_units(text: str, unit: LengthUnit) -> int:
 
 _WORD_MARK = "▁"
 _REPLACE = str.maketrans({_WORD_MARK: "_", "\0": "\N{REPLACEMENT CHARACTER}"})
+_INVISIBLE = ("Cc", "Cf", "Zl", "Zp", "Zs")
 _NEVER_IN_A_LINE = (0x00, 0x0A, 0x0D)
 
 
@@ -66,7 +68,10 @@ def normalise(text: str) -> str:
     """Returns the text the model sees: words joined by single spaces, otherwise unchanged.
 
     U+2581, which marks word boundaries, becomes `_`; NUL and lone surrogates become U+FFFD or `?`.
+    A text of nothing but white space and control or format characters (U+200B, U+FEFF) is blank.
     """
+    if all(unicodedata.category(character) in _INVISIBLE for character in text):
+        return ""
     text = " ".join(text.split()).translate(_REPLACE)
     return text.encode("utf-8", errors="replace").decode("utf-8")
 

@@ -1,27 +1,25 @@
 """Translates text with a trained model.
 
-translator = Translator.from_checkpoint("outputs/.../checkpoints/best.ckpt")
-for translation in translator.translate(["A man is running.", "It is raining."]):
-    print(translation.text, translation.score)
-(translation,) = translator.translate(["It is raining."], prefixes=["Es"], alignment="word")
-print(translation.alternatives[0].alignment)
-(score,) = translator.score([("It is raining.", "Es regnet.")])
-print(score.log_prob, score.perplexity)
-print(translator.attention("It is raining.", "Es regnet.").weights.shape)
+    translator = Translator.from_checkpoint("outputs/.../checkpoints/best.ckpt")
+    for translation in translator.translate(["A man is running.", "It is raining."]):
+        print(translation.text, translation.score)
+    (translation,) = translator.translate(["It is raining."], prefixes=["Es"], alignment="word")
+    print(translation.alternatives[0].alignment)
+    (score,) = translator.score([("It is raining.", "Es regnet.")])
+    print(score.log_prob, score.perplexity)
+    print(translator.attention("It is raining.", "Es regnet.").weights.shape)
 
-What a translator answers: a sentence and its translations.
-
-Prepares text for a model: pairs lines, cuts long sources, groups those of similar length.
-
-Teacher forcing: how probable a model finds a translation that is given to it.
-
-Sentences as they come: read in chunks, cut, put into batches, answered in order.
+Texts are read in chunks. Those of a chunk that are of similar length make a batch; answers come in
+the order of the texts. A translator may be used by several threads at once, and pickled for other
+processes. A forked process computes with one thread: those of its parent do not exist in it.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, repeat, zip_longest
@@ -31,18 +29,22 @@ from typing import Self
 import torch
 import torch.nn.functional as F
 
+from nmt import checks
 from nmt.alignment import (
+    GRANULARITIES,
     Granularity,
     Links,
     Units,
     WordAttention,
     align,
-    check_granularity,
+    device_of,
+    teacher_forced,
     word_attentions,
 )
 from nmt.checkpoint import load_checkpoint
-from nmt.checks import UserError, at_least
-from nmt.data.batch import Batch, collate, collate_source
+from nmt.checks import UserError
+from nmt.data.batch import collate_source
+from nmt.decoding.sampling import Sampling
 from nmt.decoding.search import Hypothesis, Search
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.special_tokens import BOS, EOS, PAD
@@ -50,8 +52,12 @@ from nmt.tokenizer import Tokenizer, default_unit
 
 logger = logging.getLogger(__name__)
 
-
-"""Pairs (source unit, target unit), numbered from 0."""
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+_NOT_A_NUMBER = (
+    "The model's output is not a number: the checkpoint is damaged or its training diverged, use "
+    "another one."
+)
+ScoredPair = tuple[str, str | Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class ScoredText:
         score: What the search ranks by, `log_prob / length ** length_penalty`.
         log_prob: Natural logarithm of the model's probability.
         finished: False where the length limit ended it.
-        alignment: Links between words or pieces (see `nmt.alignment`); None unless asked for.
+        alignment: Links between words or pieces (see `nmt.alignment`); None unless requested.
     """
 
     text: str
@@ -73,6 +79,10 @@ class ScoredText:
     log_prob: float
     finished: bool
     alignment: Links | None = None
+
+
+BLANK = ScoredText(text="", tokens=(), score=0.0, log_prob=0.0, finished=True)
+Alternatives = tuple[ScoredText, ...]
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,7 @@ class Translation:
     """
 
     source: str
-    alternatives: tuple[ScoredText, ...]
+    alternatives: Alternatives
 
     @property
     def text(self) -> str:
@@ -96,63 +106,6 @@ class Translation:
     def score(self) -> float:
         """The score of the best translation."""
         return self.alternatives[0].score
-
-
-BLANK = ScoredText(text="", tokens=(), score=0.0, log_prob=0.0, finished=True)
-
-
-def paired(sources: Iterable[str], others: Iterable[str], name: str) -> Iterator[tuple[str, str]]:
-    """Yields the sources with what belongs to them, as they come.
-
-    Args:
-        sources: One text each.
-        others: As many.
-        name: What they are, in the plural.
-
-    Raises:
-        UserError: One of the two ends before the other.
-    """
-    for line, (source, other) in enumerate(zip_longest(sources, others), 1):
-        if source is None or other is None:
-            short, long = (name, "sources") if other is None else ("sources", name)
-            raise UserError(f"There are only {line - 1} {short}, but more {long}: give as many.")
-        yield source, other
-
-
-def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Groups sentences of similar length, longest first; leaves out those of length 0.
-
-    Args:
-        lengths: Source tokens of each sentence without EOS.
-        batch_tokens: Most tokens in a batch, EOS and padding included, unless one sentence
-            alone has more.
-
-    Yields:
-        Indices into `lengths`.
-    """
-    order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
-    first = 0
-    while first < len(order):
-        num_rows = max(1, batch_tokens // (lengths[order[first]] + 1))
-        yield order[first : first + num_rows]
-        first += num_rows
-
-
-def cut_source(source: list[int], line: int, max_source_length: int) -> None:
-    """Shortens a source to its limit and says so."""
-    if len(source) > max_source_length:
-        logger.warning(
-            "line %d has %d source tokens, more than the limit of %d: only the first %d are "
-            "translated; raise max_source_length to translate all of it",
-            line,
-            len(source),
-            max_source_length,
-            max_source_length,
-        )
-        del source[max_source_length:]
-
-
-ScoredPair = tuple[str, str | Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -179,223 +132,16 @@ class TranslationScore:
 
 
 def perplexity(log_prob: float, num_tokens: int) -> float:
-    """Returns exp(-log_prob / num_tokens), infinite where that is beyond all numbers."""
+    """Returns exp(-log_prob / num_tokens), infinite where no float is as large."""
     mean = -log_prob / num_tokens
     return math.exp(mean) if mean < 700 else math.inf
-
-
-def stream_scores(
-    model: EncoderDecoder,
-    tokenizer: Tokenizer,
-    pairs: Iterable[ScoredPair],
-    *,
-    batch_tokens: int,
-    chunk_size: int,
-) -> Iterator[TranslationScore]:
-    """Yields the score of each pair, in order, holding no more than a chunk of them.
-
-    Args:
-        model: In eval mode.
-        tokenizer: The model's.
-        pairs: As `nmt.translator.Translator.score` takes them.
-        batch_tokens: Most tokens of a side in a batch, padding and EOS included; a longer pair is
-            a batch of its own.
-        chunk_size: Pairs read ahead and sorted by length.
-
-    Raises:
-        UserError: An element of `pairs` is no pair, an id cannot be part of a translation, or the
-            model's output is not a number.
-    """
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    pairs = iter(pairs)
-    while chunk := list(islice(pairs, chunk_size)):
-        if any(isinstance(pair, str) or len(pair) != 2 for pair in chunk):
-            raise UserError("pairs must hold (source, translation) pairs; give a list of them.")
-        sources = tokenizer.encode_batch([source for source, _ in chunk])
-        targets = [
-            tokenizer.encode(target)
-            if isinstance(target, str)
-            else _checked_ids(target, tokenizer.vocab_size)
-            for _, target in chunk
-        ]
-        scores: dict[int, TranslationScore] = {}
-        lengths = [max(len(s), len(t), 1) for s, t in zip(sources, targets, strict=True)]
-        for rows in batches_by_length(lengths, batch_tokens):
-            batch = collate(
-                [{"index": i, "source_ids": sources[i], "target_ids": targets[i]} for i in rows]
-            )
-            scores.update(zip(rows, score_batch(model, batch.to(device)), strict=True))
-        yield from (scores[i] for i in range(len(chunk)))
-
-
-def _checked_ids(ids: Sequence[int], vocab_size: int) -> list[int]:
-    for token in ids:
-        if token in (PAD, BOS, EOS) or not 0 <= token < vocab_size:
-            raise UserError(
-                f"a translation holds the id {token}: give ids from 0 to {vocab_size - 1}, without "
-                f"PAD, BOS and EOS ({PAD}, {BOS}, {EOS})."
-            )
-    return list(ids)
-
-
-@torch.inference_mode()
-def score_batch(model: EncoderDecoder, batch: Batch) -> list[TranslationScore]:
-    """Returns the score of each pair of a batch, in its order.
-
-    Raises:
-        UserError: The model's output is not a number.
-    """
-    logits = model(batch.source, batch.source_mask, batch.target_in)  # (B, T, V)
-    losses = F.cross_entropy(
-        logits.flatten(0, 1).float(), batch.target_out.flatten(), reduction="none"
-    ).view_as(batch.target_out)
-    if bool(losses.isnan().any()):
-        raise UserError(
-            "The model's output is not a number: the checkpoint is damaged or its training "
-            "diverged, use another one."
-        )
-    lengths = (batch.target_out != PAD).sum(-1).tolist()
-    rows = zip(batch.target_out.tolist(), (-losses).tolist(), lengths, strict=True)
-    return [
-        TranslationScore(tuple(tokens[:length]), tuple(log_probs[:length]))
-        for tokens, log_probs, length in rows
-    ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamOptions:
-    """How sentences are read and put together; see `nmt.translator.Translator.stream`.
-
-    Raises:
-        UserError: An option is out of range.
-    """
-
-    batch_tokens: int
-    max_source_length: int
-    chunk_size: int
-    first_line: int
-
-    def __post_init__(self) -> None:
-        at_least("batch_tokens", self.batch_tokens, 1)
-        at_least("max_source_length", self.max_source_length, 1)
-        at_least("chunk_size", self.chunk_size, 1)
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """What is to be translated.
-
-    Attributes:
-        line: Its number.
-        ids: Its tokens without EOS, at least one.
-        prefix: What its translation begins with, or blank.
-    """
-
-    line: int
-    ids: list[int]
-    prefix: str
-
-
-Alternatives = tuple[ScoredText, ...]
-Translate = Callable[[Sequence[Sentence]], Iterable[Alternatives]]
-
-
-def translate_stream(
-    texts: Iterable[str],
-    tokenizer: Tokenizer,
-    translate: Translate,
-    options: StreamOptions,
-    *,
-    prefixes: Iterable[str] | None = None,
-    blank: ScoredText = BLANK,
-) -> Iterator[Translation]:
-    """Translates texts as they come, in order, holding no more than a chunk of them.
-
-    Args:
-        texts: One sentence each.
-        tokenizer: Makes ids of them.
-        translate: Returns the alternatives of each sentence of a batch, longest first.
-        options: Sizes, and the number of the first text.
-        prefixes: As many as texts.
-        blank: The translation of a blank text, for which `translate` is not asked.
-
-    Raises:
-        UserError: `texts` or `prefixes` is a single string, or there are more or fewer prefixes
-            than texts.
-    """
-    for name, given in (("texts", texts), ("prefixes", prefixes)):
-        if isinstance(given, str):
-            raise UserError(f"{name} is one string; give a list of them, one a sentence.")
-    lines = zip(texts, repeat("")) if prefixes is None else paired(texts, prefixes, "prefixes")
-    return _stream(iter(lines), tokenizer, translate, options, (blank,))
-
-
-def _stream(
-    lines: Iterator[tuple[str, str]],
-    tokenizer: Tokenizer,
-    translate: Translate,
-    options: StreamOptions,
-    blank: Alternatives,
-) -> Iterator[Translation]:
-    first_line = options.first_line
-    while chunk := list(islice(lines, options.chunk_size)):
-        texts = [text for text, _ in chunk]
-        encoded = zip(tokenizer.encode_batch(texts), chunk, strict=True)
-        sentences = [
-            Sentence(line, ids, prefix)
-            for line, (ids, (_, prefix)) in enumerate(encoded, first_line)
-        ]
-        for sentence in sentences:
-            cut_source(sentence.ids, sentence.line, options.max_source_length)
-        alternatives = [blank] * len(chunk)
-        lengths = [len(sentence.ids) for sentence in sentences]
-        for rows in batches_by_length(lengths, options.batch_tokens):
-            found = translate([sentences[row] for row in rows])
-            for row, of_row in zip(rows, found, strict=True):
-                alternatives[row] = of_row
-        yield from map(Translation, texts, alternatives)
-        first_line += len(chunk)
-
-
-def scored_text(
-    hypothesis: Hypothesis, tokenizer: Tokenizer, alignment: Links | None = None
-) -> ScoredText:
-    """Returns a hypothesis as text.
-
-    Raises:
-        UserError: Its probability is not a number.
-    """
-    if math.isnan(hypothesis.log_prob):
-        raise UserError(
-            "The model's output is not a number: the checkpoint is damaged or its training "
-            "diverged, use another one."
-        )
-    return ScoredText(
-        text=tokenizer.decode(hypothesis.tokens),
-        tokens=hypothesis.tokens,
-        score=hypothesis.score,
-        log_prob=hypothesis.log_prob,
-        finished=hypothesis.finished,
-        alignment=alignment,
-    )
-
-
-__all__ = [
-    "ScoredText",
-    "Translation",
-    "TranslationScore",
-    "Translator",
-    "WordAttention",
-]
-
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Translator:
     """A model, its tokenizer and a search: text in, text out.
 
     The result for a sentence does not depend on the sentences around it. A blank sentence (nothing
-    but white space) has a blank translation with score 0; the model is not asked.
+    visible) has a blank translation with score 0; the model is not asked.
 
     Args:
         model: Put into eval mode; translation happens on its device.
@@ -419,7 +165,8 @@ class Translator:
         self.search = search
         self.source_lang = source_lang
         self.target_lang = target_lang
-        self._device = next((p.device for p in model.parameters()), torch.device("cpu"))
+        self._device = device_of(model)
+        _prepare_for_forks()
 
     @classmethod
     def from_checkpoint(
@@ -436,10 +183,7 @@ class Translator:
         Raises:
             UserError: No usable checkpoint, no such device or no such precision.
         """
-        if precision not in PRECISIONS:
-            raise UserError(
-                f"precision is {precision!r}, but it must be one of {', '.join(PRECISIONS)}."
-            )
+        checks.one_of("precision", precision, tuple(PRECISIONS))
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         checkpoint = load_checkpoint(path, device=device)
@@ -506,29 +250,32 @@ class Translator:
                 its output is not a number.
         """
         if alignment is not None:
-            check_granularity(alignment)
-        options = StreamOptions(
+            checks.one_of("alignment", alignment, GRANULARITIES)
+        of_call = search or self.search
+
+        def translate(batch: Sequence[Sentence]) -> Iterator[Alternatives]:
+            found = self._search(batch, of_call)
+            links = self._align(batch, found, alignment, batch_tokens)
+            for hypotheses, of_each in zip(found, links, strict=True):
+                drawn = isinstance(of_call, Sampling)
+                yield scored_texts(hypotheses, self.tokenizer, of_each, repeats=drawn)
+
+        return translate_stream(
+            texts,
+            self.tokenizer,
+            translate,
             batch_tokens=batch_tokens,
             max_source_length=max_source_length,
             chunk_size=chunk_size,
             first_line=first_line,
-        )
-
-        def translate(batch: Sequence[Sentence]) -> Iterator[tuple[ScoredText, ...]]:
-            found = self._search(batch, search or self.search)
-            links = self._align(batch, found, alignment, batch_tokens)
-            for hypotheses, of_each in zip(found, links, strict=True):
-                yield tuple(map(self._scored_text, hypotheses, of_each))
-
-        blank = BLANK if alignment is None else replace(BLANK, alignment=())
-        return translate_stream(
-            texts, self.tokenizer, translate, options, prefixes=prefixes, blank=blank
+            prefixes=prefixes,
+            blank=BLANK if alignment is None else replace(BLANK, alignment=()),
         )
 
     def score(
         self, pairs: Iterable[ScoredPair], *, batch_tokens: int = 4096
     ) -> list[TranslationScore]:
-        """Scores translations that are given (teacher forcing); options as in `stream_scores`."""
+        """Scores given translations (teacher forcing); options as in `stream_scores`."""
         return list(self.stream_scores(pairs, batch_tokens=batch_tokens))
 
     def stream_scores(
@@ -536,7 +283,7 @@ class Translator:
     ) -> Iterator[TranslationScore]:
         """Scores translations as they come, in order, holding no more than a chunk of them.
 
-        Nothing is cut, and a blank source is asked for like any other: the model reads its EOS.
+        Nothing is cut, and a blank source is scored like any other: the model reads its EOS.
 
         Args:
             pairs: Source, and translation as text or as ids without special ids
@@ -550,11 +297,9 @@ class Translator:
             UserError: An element of `pairs` is no pair, an id cannot be part of a translation, an
                 option is out of range, or the model's output is not a number.
         """
-        at_least("batch_tokens", batch_tokens, 1)
-        at_least("chunk_size", chunk_size, 1)
-        return stream_scores(
-            self.model, self.tokenizer, pairs, batch_tokens=batch_tokens, chunk_size=chunk_size
-        )
+        checks.at_least("batch_tokens", batch_tokens)
+        checks.at_least("chunk_size", chunk_size)
+        return self._stream_scores(iter(pairs), batch_tokens, chunk_size)
 
     def attention(self, source: str, target: str) -> WordAttention:
         """Returns which source words the model looks at for each word of a given translation.
@@ -576,28 +321,24 @@ class Translator:
         Args:
             pairs: Source and translation. Neighbours make a batch: sort them by length for speed.
             batch_tokens: As in `score`.
-
-        Raises:
-            UserError: As `attention`.
         """
-        at_least("batch_tokens", batch_tokens, 1)
+        checks.at_least("batch_tokens", batch_tokens)
         return word_attentions(
-            self.model, self.tokenizer, pairs, units=self._units, batch_tokens=batch_tokens
+            self.model, self.tokenizer, pairs, units=self.units, batch_tokens=batch_tokens
         )
 
     @property
-    def _units(self) -> Units:
+    def units(self) -> Units:
+        """What a word is in either language."""
         return Units(default_unit(self.source_lang), default_unit(self.target_lang))
 
     def _search(self, batch: Sequence[Sentence], search: Search) -> list[list[Hypothesis]]:
         source, source_mask = collate_source([sentence.ids for sentence in batch])
-        source = source.to(self._device)
-        source_mask = None if source_mask is None else source_mask.to(self._device)
         prefixes = self.tokenizer.encode_batch([sentence.prefix for sentence in batch])
         return search(
             self.model,
-            source,
-            source_mask,
+            source.to(self._device),
+            None if source_mask is None else source_mask.to(self._device),
             forbidden_ids=self.tokenizer.forbidden_ids,
             prefixes=prefixes if any(prefixes) else None,
         )
@@ -609,7 +350,7 @@ class Translator:
         granularity: Granularity | None,
         batch_tokens: int,
     ) -> list[list[Links | None]]:
-        """Returns the links of the hypotheses of each sentence, None where none are asked for."""
+        """Returns the links of the hypotheses of each sentence, None where none are requested."""
         if granularity is None:
             return [[None] * len(hypotheses) for hypotheses in found]
         pairs = [
@@ -625,11 +366,212 @@ class Translator:
                 self.tokenizer,
                 [pairs[row] for row in rows],
                 granularity=granularity,
-                units=self._units,
+                units=self.units,
             )
             of_pair.update(zip(rows, links, strict=True))
         in_order = (of_pair[row] for row in range(len(pairs)))
         return [list(islice(in_order, len(hypotheses))) for hypotheses in found]
 
-    def _scored_text(self, hypothesis: Hypothesis, alignment: Links | None) -> ScoredText:
-        return scored_text(hypothesis, self.tokenizer, alignment)
+    def _stream_scores(
+        self, pairs: Iterator[ScoredPair], batch_tokens: int, chunk_size: int
+    ) -> Iterator[TranslationScore]:
+        while chunk := list(islice(pairs, chunk_size)):
+            if any(isinstance(pair, str) or len(pair) != 2 for pair in chunk):
+                raise UserError("pairs must hold (source, translation) pairs; give a list of them.")
+            sources = self.tokenizer.encode_batch([source for source, _ in chunk])
+            ids = list(zip(sources, (self._ids(target) for _, target in chunk), strict=True))
+            scores: dict[int, TranslationScore] = {}
+            lengths = [max(len(source), len(target), 1) for source, target in ids]
+            for rows in batches_by_length(lengths, batch_tokens):
+                scores.update(zip(rows, self._score([ids[row] for row in rows]), strict=True))
+            yield from (scores[row] for row in range(len(chunk)))
+
+    def _ids(self, target: str | Sequence[int]) -> Sequence[int]:
+        if isinstance(target, str):
+            return self.tokenizer.encode(target)
+        vocab_size = self.tokenizer.vocab_size
+        for token in target:
+            if token in (PAD, BOS, EOS) or not 0 <= token < vocab_size:
+                raise UserError(
+                    f"a translation holds the id {token}: give ids from 0 to {vocab_size - 1}, "
+                    f"without PAD, BOS and EOS ({PAD}, {BOS}, {EOS})."
+                )
+        return target
+
+    @torch.inference_mode()
+    def _score(
+        self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]
+    ) -> list[TranslationScore]:
+        batch = teacher_forced(pairs, self.model)
+        logits = self.model(batch.source, batch.source_mask, batch.target_in)  # (B, T, V)
+        losses = F.cross_entropy(
+            logits.flatten(0, 1).float(), batch.target_out.flatten(), reduction="none"
+        ).view_as(batch.target_out)
+        if bool(losses.isnan().any()):
+            raise UserError(_NOT_A_NUMBER)
+        lengths = (batch.target_out != PAD).sum(-1).tolist()
+        rows = zip(batch.target_out.tolist(), (-losses).tolist(), lengths, strict=True)
+        return [
+            TranslationScore(tuple(tokens[:length]), tuple(log_probs[:length]))
+            for tokens, log_probs, length in rows
+        ]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What is to be translated.
+
+    Attributes:
+        line: Its number.
+        ids: Its tokens without EOS, at least one.
+        prefix: What its translation begins with, or blank.
+    """
+
+    line: int
+    ids: list[int]
+    prefix: str
+
+
+def translate_stream(
+    texts: Iterable[str],
+    tokenizer: Tokenizer,
+    translate: Callable[[Sequence[Sentence]], Iterable[Alternatives]],
+    *,
+    batch_tokens: int,
+    max_source_length: int,
+    chunk_size: int,
+    first_line: int,
+    prefixes: Iterable[str] | None = None,
+    blank: ScoredText = BLANK,
+) -> Iterator[Translation]:
+    """Translates texts as they come, whatever translates a batch; as `Translator.stream`.
+
+    Args:
+        texts: One sentence each.
+        tokenizer: Makes ids of them.
+        translate: Returns the alternatives of each sentence of a batch, longest first.
+        batch_tokens: As in `Translator.stream`, as the options below.
+        max_source_length: See there.
+        chunk_size: See there.
+        first_line: See there.
+        prefixes: As many as texts.
+        blank: The translation of a blank text, for which `translate` is not asked.
+    """
+    checks.at_least("batch_tokens", batch_tokens)
+    checks.at_least("max_source_length", max_source_length)
+    checks.at_least("chunk_size", chunk_size)
+    for name, given in (("texts", texts), ("prefixes", prefixes)):
+        if isinstance(given, str):
+            raise UserError(f"{name} is one string; give a list of them, one a sentence.")
+    lines = zip(texts, repeat("")) if prefixes is None else paired(texts, prefixes, "prefixes")
+
+    def chunk_by_chunk(line: int) -> Iterator[Translation]:
+        while chunk := list(islice(lines, chunk_size)):
+            encoded = tokenizer.encode_batch([text for text, _ in chunk])
+            sentences = [
+                Sentence(number, _cut(ids, number, max_source_length), prefix)
+                for number, (ids, (_, prefix)) in enumerate(zip(encoded, chunk, strict=True), line)
+            ]
+            alternatives: list[Alternatives] = [(blank,)] * len(chunk)
+            lengths = [len(sentence.ids) for sentence in sentences]
+            for rows in batches_by_length(lengths, batch_tokens):
+                found = translate([sentences[row] for row in rows])
+                for row, of_row in zip(rows, found, strict=True):
+                    alternatives[row] = of_row
+            for (text, _), of_text in zip(chunk, alternatives, strict=True):
+                yield Translation(text, of_text)
+            line += len(chunk)
+
+    return chunk_by_chunk(first_line)
+
+
+def scored_texts(
+    hypotheses: Sequence[Hypothesis],
+    tokenizer: Tokenizer,
+    links: Sequence[Links | None] | None = None,
+    *,
+    repeats: bool = False,
+) -> Alternatives:
+    """Returns hypotheses as text, best first.
+
+    A search may find one text in several pieces ("hungrig", "er"): only the best is kept, unless
+    `repeats` says that each hypothesis is a draw of its own.
+
+    Raises:
+        UserError: A probability is not a number.
+    """
+    texts: list[ScoredText] = []
+    for hypothesis, of_it in zip(hypotheses, links or [None] * len(hypotheses), strict=True):
+        if math.isnan(hypothesis.log_prob):
+            raise UserError(_NOT_A_NUMBER)
+        text = tokenizer.decode(hypothesis.tokens)
+        if repeats or all(text != other.text for other in texts):
+            texts.append(
+                ScoredText(
+                    text=text,
+                    tokens=hypothesis.tokens,
+                    score=hypothesis.score,
+                    log_prob=hypothesis.log_prob,
+                    finished=hypothesis.finished,
+                    alignment=of_it,
+                )
+            )
+    return tuple(texts)
+
+
+def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Groups sentences of similar length, longest first; leaves out those of length 0.
+
+    Args:
+        lengths: Source tokens of each sentence without EOS.
+        batch_tokens: Most tokens in a batch, EOS and padding included, unless one sentence
+            alone has more.
+
+    Yields:
+        Indices into `lengths`.
+    """
+    order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
+    first = 0
+    while first < len(order):
+        num_rows = max(1, batch_tokens // (lengths[order[first]] + 1))
+        yield order[first : first + num_rows]
+        first += num_rows
+
+
+def paired(sources: Iterable[str], others: Iterable[str], name: str) -> Iterator[tuple[str, str]]:
+    """Yields the sources with what belongs to them, as they come.
+
+    Args:
+        sources: One text each.
+        others: As many.
+        name: What they are, in the plural.
+
+    Raises:
+        UserError: One of the two ends before the other.
+    """
+    for line, (source, other) in enumerate(zip_longest(sources, others), 1):
+        if source is None or other is None:
+            short, long = (name, "sources") if other is None else ("sources", name)
+            raise UserError(f"There are only {line - 1} {short}, but more {long}: give as many.")
+        yield source, other
+
+
+def _cut(source: list[int], line: int, max_source_length: int) -> list[int]:
+    """Returns the beginning of a source that is longer than its limit, and says so."""
+    if len(source) > max_source_length:
+        logger.warning(
+            "line %d has %d source tokens, more than the limit of %d: only the first %d are "
+            "translated; raise max_source_length to translate all of it",
+            line,
+            len(source),
+            max_source_length,
+            max_source_length,
+        )
+    return source[:max_source_length]
+
+
+@functools.cache  # once is enough
+def _prepare_for_forks() -> None:
+    """Lets a forked process compute with one thread: it would wait for those of its parent."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=functools.partial(torch.set_num_threads, 1))

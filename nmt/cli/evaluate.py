@@ -178,7 +178,7 @@ def _write(
 
     return [
         *(write_translations(folder, result) for result in results),
-        write_metrics(folder, {result.name: result.metrics() for result in results} | facts),
+        write_metrics(folder, {**{result.name: result.metrics() for result in results}, **facts}),
         plot_bleu_by_length(
             {name: result.buckets for name, result in curves.items()},
             folder / "bleu_by_length.png",

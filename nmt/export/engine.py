@@ -31,9 +31,8 @@ from nmt.tokenizer import Tokenizer
 from nmt.translator import (
     ScoredText,
     Sentence,
-    StreamOptions,
     Translation,
-    scored_text,
+    scored_texts,
     translate_stream,
 )
 
@@ -200,19 +199,21 @@ class ExportedTranslator:
             UserError: An option is out of range or the engine lacks it, a text is longer than the
                 model's positions, or the model's output is not a number.
         """
-        options = StreamOptions(
+        of_engine = _as_beam(search or self.search)
+
+        def translate(batch: Sequence[Sentence]) -> Iterator[tuple[ScoredText, ...]]:
+            for hypotheses in self._translate_batch(batch, of_engine):
+                yield scored_texts(hypotheses, self.tokenizer)
+
+        return translate_stream(
+            texts,
+            self.tokenizer,
+            translate,
             batch_tokens=batch_tokens,
             max_source_length=max_source_length,
             chunk_size=chunk_size,
             first_line=first_line,
         )
-        of_engine = _as_beam(search or self.search)
-
-        def translate(batch: Sequence[Sentence]) -> Iterator[tuple[ScoredText, ...]]:
-            for hypotheses in self._translate_batch(batch, of_engine):
-                yield tuple(scored_text(one, self.tokenizer) for one in hypotheses)
-
-        return translate_stream(texts, self.tokenizer, translate, options)
 
     def _translate_batch(
         self, batch: Sequence[Sentence], search: BeamSearch

@@ -8,20 +8,20 @@ A, B, C, D = (0, 0), (1, 1), (2, 1), (3, 3)
 
 
 def links(*sentences):
-    return [frozenset(sentence) for sentence in sentences]
+    return [tuple(sentence) for sentence in sentences]
 
 
 def test_each_target_word_is_linked_to_the_source_word_it_looks_at_most():
     weights = [[0.1, 0.7, 0.2], [0.5, 0.1, 0.4]]
-    assert attention_links(weights) == {(1, 0), (0, 1)}
+    assert attention_links(weights) == ((1, 0), (0, 1))
 
 
 def test_the_first_of_equal_weights_wins():
-    assert attention_links([[0.2, 0.4, 0.4]]) == {(1, 0)}
+    assert attention_links([[0.2, 0.4, 0.4]]) == ((1, 0),)
 
 
 def test_gold_links_come_from_lists():
-    assert gold_links([[0, 1], [2, 3]]) == {(0, 1), (2, 3)}
+    assert gold_links([[0, 1], [2, 3]]) == ((0, 1), (2, 3))
 
 
 def test_scores_equal_those_by_hand():
@@ -55,11 +55,6 @@ def test_counts_are_those_of_the_corpus_not_means_over_sentences():
     sure = links({A}, {A, B, C})
     scores = score_alignment(links({A}, {D}), sure=sure, possible=links((), ()))
     assert scores.recall == pytest.approx(1 / 4)  # the mean over sentences is 1 / 2
-
-
-def test_unequal_numbers_of_sentences_are_refused():
-    with pytest.raises(ValueError, match="links for 2 sentences, sure gold links for 1 and"):
-        score_alignment(links({A}, {B}), sure=links({A}), possible=links({A}))
 
 
 @pytest.mark.parametrize(("found", "sure"), [({A}, ()), ((), {A})])

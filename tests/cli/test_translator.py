@@ -2,13 +2,22 @@
 
 import logging
 import math
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
-from toy_model import ToyModel
+from checkpoints import write_checkpoint
+from models_for_tests import MODEL_NAMES
+from toy_model import A, B, C, ToyModel
 
+from nmt.data.preparation import train_tokenizer
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
+from nmt.decoding.sampling import Sampling
 from nmt.special_tokens import EOS
 from nmt.translator import Translator, batches_by_length
 
@@ -70,7 +79,6 @@ def test_translations_come_in_the_order_of_the_texts(translator):
 
 @pytest.mark.parametrize("options", [{"batch_tokens": 1}, {"chunk_size": 1}, {"chunk_size": 3}])
 def test_batches_and_chunks_do_not_matter(translator, options):
-    """(case 82)."""
     texts = [" ".join(["one", "two", "three"][: 1 + i % 3] * (1 + i % 5)) for i in range(40)]
     assert list(translator.stream(texts, **options)) == translator.translate(texts)
     assert texts_of(translator.translate(texts)) == texts
@@ -78,7 +86,6 @@ def test_batches_and_chunks_do_not_matter(translator, options):
 
 @pytest.mark.parametrize("blank", ["", "   ", "\u3000", "\t", "\u00a0\u2003"])
 def test_a_blank_text_stays_blank_and_the_model_is_not_asked(translator, model, blank):
-    """(case 90)."""
     (translation,) = translator.translate([blank])
     assert (translation.text, translation.score) == ("", 0.0)
     assert model.shapes == []
@@ -108,7 +115,6 @@ def test_batches_hold_similar_lengths_and_no_more_tokens_than_asked(translator, 
 
 
 def test_a_long_text_is_cut_with_a_warning_that_names_line_and_limit(translator, caplog):
-    """(case 92)."""
     texts = ["one two", "three " * 3000, "two one"]
     with caplog.at_level(logging.WARNING):
         cut = translator.translate(texts, max_source_length=31)
@@ -131,6 +137,18 @@ def test_lines_are_counted_over_all_chunks(translator, caplog):
     assert "line 7 " in caplog.text
     list(translator.stream(texts, chunk_size=2, max_source_length=2, first_line=101))
     assert "line 107 " in caplog.text
+
+
+def test_a_text_is_named_once_however_it_is_spelt():
+    table = {(0, ()): {A: 0.5, B: 0.3, C: 0.2}, **{(0, (t,)): {EOS: 1.0} for t in (A, B, C)}}
+    tokenizer = WordTokenizer()
+    tokenizer.decode = lambda ids: {A: "one", B: "one", C: "two"}[ids[0]]
+    tokenizer.encode_batch = lambda texts: [[0][: len(text)] for text in texts]
+    translator = Translator(ToyModel(table), tokenizer, BeamSearch(beam_size=3, num_hypotheses=3))
+    (found,) = translator.translate(["?"])
+    assert [(one.text, one.tokens) for one in found.alternatives] == [("one", (A,)), ("two", (C,))]
+    (drawn,) = translator.translate(["?"], search=Sampling(num_hypotheses=9, seed=1))
+    assert len(drawn.alternatives) == 9
 
 
 def test_alternatives_come_best_first(translator):
@@ -166,3 +184,45 @@ def test_a_model_that_gives_no_numbers_is_named(model):
 def test_the_model_is_put_into_eval_mode(model):
     Translator(model.train(), WordTokenizer(), GreedySearch())
     assert not model.training
+
+
+FORKED = """
+import multiprocessing, sys
+import torch
+from nmt.translator import Translator
+
+torch.set_num_threads(2)
+translator = Translator.from_checkpoint(sys.argv[1])
+x = torch.randn(600, 600)
+x @ x  # starts the threads, which a fork does not copy
+expected = translator.translate(["one two"] * 50)[0].text
+def work(_):
+    x @ x
+    return translator.translate(["one two"] * 50)[0].text
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    assert pool.map_async(work, range(2)).get(60) == [expected] * 2
+"""
+
+
+def test_a_forked_process_translates(tmp_path):
+    """The threads of its parent, which PyTorch would wait for, do not exist in it."""
+    path = write_checkpoint(tmp_path / "model.ckpt", train_tokenizer(["one two"], vocab_size=270))
+    subprocess.run(
+        [sys.executable, "-c", FORKED, path],
+        env={"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "2"},
+        check=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_threads_share_a_translator_and_processes_get_a_copy(name, tmp_path):
+    tokenizer = train_tokenizer(["one two three"], vocab_size=270)
+    path = write_checkpoint(tmp_path / "model.ckpt", tokenizer, name)
+    texts = ["one two three"[: 1 + n % 13] + " one" * (n % 5) for n in range(40)]
+    expected = texts_of(Translator.from_checkpoint(path).translate(texts, batch_tokens=50))
+    translator = pickle.loads(pickle.dumps(Translator.from_checkpoint(path)))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda text: translator.translate([text])[0].text, texts))
+    assert found == expected
+    assert len(set(found)) > 1

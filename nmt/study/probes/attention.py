@@ -9,7 +9,7 @@ from typing import Any
 
 from nmt.alignment import (
     AlignmentScores,
-    LinkSet,
+    Links,
     WordAttention,
     attention_links,
     gold_links,
@@ -73,7 +73,7 @@ def _scores(run: TrainedRun, split: str, most: int | None) -> list[AlignmentScor
     ]
 
 
-def _links(run: TrainedRun, pairs: Sequence[tuple[str, str]]) -> list[list[LinkSet]]:
+def _links(run: TrainedRun, pairs: Sequence[tuple[str, str]]) -> list[list[Links]]:
     """Returns the links of each decoder layer, for each pair."""
     found = [
         [attention_links(weights) for weights in attention.weights]
