@@ -1,80 +1,370 @@
-"""Makes the pictures and tables of docs/attention.md: python scripts/attention_page.py.
+"""Draws the figures of docs/attention.md and collects the scores for its tables.
 
-Reads docs/attention/cost.json (`python scripts/benchmark.py attention --output ...`) and, where it
-is there, docs/attention/bleu.json, which `--bleu RUN...` writes first from the folders of finished
-runs (`train.py`, then `scripts/probe.py`). The tables of all languages are replaced in place.
+    python scripts/attention_page.py                  # the pictures, from docs/attention/cost.json
+    python scripts/attention_page.py --bleu RUN...    # docs/attention/bleu.json as well
+
+`python scripts/benchmark.py attention --output docs/attention/cost.json` measures the cost. RUN is
+the folder of a finished training with model=transformer, after `scripts/probe.py`. The tables of
+the page are plain text; a test compares them with the two files.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import torch
+import yaml
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from pages.figures import draw_cost, draw_patterns, draw_positions, draw_saturation
-from pages.runs import read_runs
-from pages.tables import bleu_tables, cost_tables, replace_between
+from matplotlib.patches import Patch
+from torch import Tensor
 
-from nmt.checks import flag_main
+from nmt.evaluation.figures import COLOURS, GREY, INK, MARKERS, new_figure, tidy
+from nmt.evaluation.metrics import bleu
+from nmt.evaluation.results import Run, TranslatedSentence, read_run
+from nmt.models.attention import causal_mask, dot_product_weights
+from nmt.models.positions import POSITIONS, Rotation, rotary_table, rotate, sinusoidal_table
+from nmt.models.variants import (
+    ENCODER_ATTENTIONS,
+    DistanceBias,
+    EncoderAttention,
+    dense_mask,
+    distance_bucket,
+)
 
-DOCS = Path(__file__).parents[1] / "docs"
-PAGES = {"en": "attention.md", "zh": "attention.zh.md"}
+DOCS = Path(__file__).parents[1] / "docs" / "attention"
+NUM_KEYS = 64  # of the saturation figure
+NUM_DRAWS = 1000
+HEAD_WIDTHS = [2**k for k in range(2, 11)]
+PATTERN_LENGTH, PATTERN_WINDOW = 96, 6
+PARTS = {
+    "seen by the rule": "#0072B2",
+    "by a global token": "#E69F00",
+    "by a random block": "#CC79A7",
+}
+CPU = torch.device("cpu")
+PROBE_WORDS = range(60, 81)
 
 
-@flag_main
-def main(argv: Sequence[str] | None) -> None:
-    """Draws, writes and prints the paths written."""
-    options = _parser().parse_args(argv)
-    if options.bleu:
-        write_bleu(options.docs, options.bleu)
-    for path in [*draw(options.docs), *fill(options.docs)]:
-        print(path)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=str(__doc__).partition(":")[0] + ".")
+def main(argv: Sequence[str] | None = None) -> int:
+    """Draws, writes and prints the paths written; returns the exit status."""
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     add = parser.add_argument
     add("--bleu", type=Path, nargs="+", metavar="RUN", help="write bleu.json from these runs first")
-    add("--docs", type=Path, default=DOCS, metavar="DIR", help="folder of the pages (%(default)s)")
-    return parser
-
-
-def write_bleu(docs: Path, runs: Sequence[Path]) -> None:
-    """Writes bleu.json, the scores of runs."""
-    text = json.dumps(read_runs(runs), indent=2)
-    (docs / "attention" / "bleu.json").write_text(text + "\n", encoding="utf-8")
-
-
-def draw(docs: Path) -> list[Path]:
-    """Draws all pictures and returns their paths."""
-    cost = json.loads((docs / "attention" / "cost.json").read_text(encoding="utf-8"))
-    figures: dict[str, Figure] = {
+    add("--folder", type=Path, default=DOCS, metavar="DIR", help="of figures (%(default)s)")
+    options = parser.parse_args(argv)
+    if options.bleu:
+        try:
+            text = json.dumps(read_runs(options.bleu), indent=2)
+        except (ValueError, OSError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+        (options.folder / "bleu.json").write_text(text + "\n", encoding="utf-8")
+    cost = json.loads((options.folder / "cost.json").read_text(encoding="utf-8"))
+    figures = {
         "saturation": draw_saturation(),
         "patterns": draw_patterns(),
         "positions": draw_positions(),
         "cost": draw_cost(cost),
     }
     for name, figure in figures.items():
-        path = docs / "attention" / f"{name}.png"
+        path = options.folder / f"{name}.png"
         figure.savefig(path, dpi=100, metadata={"Software": None})
-    return [docs / "attention" / f"{name}.png" for name in figures]
+        print(path)
+    return 0
 
 
-def fill(docs: Path) -> list[Path]:
-    """Writes the tables into the pages and returns the pages' paths."""
-    folder = docs / "attention"
-    cost = json.loads((folder / "cost.json").read_text(encoding="utf-8"))
-    bleu = None
-    if (folder / "bleu.json").is_file():
-        bleu = json.loads((folder / "bleu.json").read_text(encoding="utf-8"))
-    paths = [docs / name for name in PAGES.values()]
-    for language, path in zip(PAGES, paths, strict=True):
-        text = path.read_text(encoding="utf-8")
-        text = replace_between(text, "cost", cost_tables(cost, language))
-        text = replace_between(text, "bleu", bleu_tables(bleu, language))
-        path.write_text(text, encoding="utf-8")
-    return paths
+def softmax_statistics(head_width: int, *, scaled: bool) -> tuple[Tensor, Tensor]:
+    """Measures softmax over the scores of random queries and keys, all entries N(0, 1).
+
+    Args:
+        head_width: d_k.
+        scaled: whether the scores are divided by sqrt(d_k).
+
+    Returns:
+        For each draw the largest weight, and the Frobenius norm of the weights' gradient by the
+        scores, diag(a) - a a^T.
+    """
+    generator = torch.Generator().manual_seed(head_width)
+    query = torch.randn(NUM_DRAWS, 1, 1, head_width, generator=generator)
+    keys = torch.randn(NUM_DRAWS, 1, NUM_KEYS, head_width, generator=generator)
+    undone = 1.0 if scaled else head_width**0.5
+    weights = dot_product_weights(query * undone, keys, None).double().flatten(1)
+    jacobian = weights.diag_embed() - weights.unsqueeze(2) * weights.unsqueeze(1)
+    return weights.amax(1), torch.linalg.matrix_norm(jacobian)
+
+
+def draw_saturation() -> Figure:
+    """Draws the largest weight and the gradient of softmax as the width of a head grows."""
+    figure = new_figure(9, 3.4)
+    largest, gradient = figure.subplots(1, 2)
+    for number, (scaled, name) in enumerate([(False, "q · k"), (True, "q · k / √d")]):
+        statistics = [softmax_statistics(width, scaled=scaled) for width in HEAD_WIDTHS]
+        for axes, values in zip((largest, gradient), zip(*statistics, strict=True), strict=True):
+            low, middle, high = (
+                [float(value.quantile(q)) for value in values] for q in (0.1, 0.5, 0.9)
+            )
+            style = {"color": COLOURS[number], "marker": MARKERS[number], "markersize": 4}
+            axes.plot(HEAD_WIDTHS, middle, label=name, **style)
+            axes.fill_between(HEAD_WIDTHS, low, high, color=COLOURS[number], alpha=0.15, lw=0)
+    largest.set_ylabel("largest weight", color=INK)
+    largest.set_ylim(0, 1.02)
+    gradient.set_ylabel("gradient of the weights by the scores", color=INK)
+    gradient.set_yscale("log")
+    gradient.set_ylim(1e-9, 2)
+    for axes in (largest, gradient):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(HEAD_WIDTHS, [str(width) for width in HEAD_WIDTHS])
+        axes.set_xlabel(f"d, width of a head ({NUM_KEYS} keys)", color=INK)
+        tidy(axes)
+    largest.legend(frameon=False, loc="upper left")
+    return figure
+
+
+def pattern_parts(kind: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Returns for each query (row) and key why the query sees it.
+
+    0: it does not; 1 and on: the parts of `PARTS`, the first that holds.
+    """
+
+    def sees(global_tokens: int, random_blocks: int) -> Tensor:
+        x = torch.empty(1, PATTERN_LENGTH, 1)
+        if kind == "full":
+            return torch.ones(PATTERN_LENGTH, PATTERN_LENGTH, dtype=torch.bool)
+        if kind == "causal":
+            mask = causal_mask(PATTERN_LENGTH, 0, CPU)
+            assert mask is not None
+            return mask
+        attention = EncoderAttention(
+            kind,
+            num_layers=1,
+            head_width=1,
+            window=PATTERN_WINDOW,
+            global_tokens=global_tokens,
+            random_blocks=random_blocks,
+            random_features=1,
+        )
+        return dense_mask(attention.visible(x, None, 0), x)[0]
+
+    near, with_global, everything = sees(0, 0), sees(1, 0), sees(1, 1)
+    return np.select([near.numpy(), with_global.numpy(), everything.numpy()], [1, 2, 3])
+
+
+def draw_patterns() -> Figure:
+    """Draws who sees whom under each mask, and the share of pairs that are seen."""
+    names = {
+        "full": "full",
+        "causal": "causal",
+        "sliding_window": "sliding window",
+        "bigbird": "BigBird",
+        "local": "local",
+    }
+    figure = new_figure(11, 3.0)
+    colours = ListedColormap(["#F4F4F4", *PARTS.values()])
+    for axes, (kind, name) in zip(figure.subplots(1, len(names)), names.items(), strict=True):
+        parts = pattern_parts(kind)
+        axes.imshow(parts, cmap=colours, vmin=0, vmax=len(PARTS), interpolation="none")
+        axes.set_title(f"{name}: {(parts > 0).mean():.0%}", fontsize=10, color=INK, loc="left")
+        axes.set_xticks([0, PATTERN_LENGTH - 1])
+        axes.set_yticks([0, PATTERN_LENGTH - 1])
+        axes.tick_params(length=0, labelsize=8, colors=GREY)
+        axes.spines[:].set_visible(False)
+        axes.set_xlabel("key", fontsize=9, color=INK, labelpad=-6)
+    figure.axes[0].set_ylabel("query", fontsize=9, color=INK, labelpad=-6)
+    figure.legend(
+        handles=[Patch(color=colour, label=name) for name, colour in PARTS.items()],
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+        fontsize=9,
+    )
+    return figure
+
+
+def draw_positions() -> Figure:
+    """Draws what each encoding says of a distance."""
+    figure = new_figure(11, 3.3)
+    similarity, alibi, buckets = figure.subplots(1, 3)
+    _draw_similarity(similarity)
+    biases = DistanceBias("alibi", num_heads=4, bidirectional=True)(-48, 49, CPU)
+    for head, bias in enumerate(biases):
+        alibi.plot(np.arange(-48, 49), bias, color=COLOURS[head], label=f"head {head + 1} of 4")
+    alibi.set_title("alibi: added to the score (encoder)", fontsize=10, loc="left", color=INK)
+    alibi.set_ylim(-17, 0.5)
+    alibi.legend(frameon=False, fontsize=8, ncols=2, loc="lower center")
+    wide = torch.arange(-160, 161)
+    for both, name in ((True, "encoder"), (False, "decoder")):
+        of_distance = distance_bucket(wide, bidirectional=both)
+        if not both:
+            of_distance = of_distance[wide <= 0]
+        style = {"drawstyle": "steps-mid", "color": COLOURS[0 if both else 1]}
+        buckets.plot(wide[: len(of_distance)], of_distance, label=name, **style)
+    buckets.set_title("relative: the bucket of a distance", fontsize=10, loc="left", color=INK)
+    buckets.legend(frameon=False, fontsize=8)
+    for axes in figure.axes:
+        axes.set_xlabel("distance, key − query (tokens)", color=INK)
+        tidy(axes)
+    return figure
+
+
+def _draw_similarity(axes: Axes) -> None:
+    """Draws the dot product of a vector with itself elsewhere, over that at the same place."""
+    length, head_width, width = 129, 32, 128
+    middle = length // 2
+    distance = np.arange(length) - middle
+    same = torch.ones(length, head_width)
+    turned = rotate(same, Rotation(*rotary_table(length, head_width).chunk(2, -1)))
+    table = sinusoidal_table(length, width)
+    for number, (vectors, name) in enumerate(
+        [(turned, f"rope, head of {head_width}"), (table, f"sinusoidal, width {width}")]
+    ):
+        products = vectors @ vectors[middle]
+        axes.plot(distance, products / products[middle], label=name, color=COLOURS[number])
+    axes.set_title("similarity of one vector at two places", fontsize=10, loc="left", color=INK)
+    axes.set_ylim(-0.1, 1.35)
+    axes.legend(frameon=False, fontsize=8, loc="upper left")
+
+
+def draw_cost(cost: Mapping[str, Any]) -> Figure:
+    """Draws time and memory of a layer against the length of the input, both axes logarithmic.
+
+    Args:
+        cost: what `scripts/benchmark.py attention` wrote.
+    """
+    figure = new_figure(11, 4.4)
+    seconds, mib = figure.subplots(1, 2)
+    shown = {k: v for k, v in cost["figures"]["series"].items() if k not in _alike(cost)}
+    for number, (name, series) in enumerate(shown.items()):
+        lengths = [point["length"] for point in series["points"]]
+        for axes, quantity, factor in ((seconds, "seconds", 1000), (mib, "mib", 1)):
+            values = [factor * point["both"][quantity] or np.nan for point in series["points"]]
+            axes.plot(
+                lengths,
+                values,
+                color=COLOURS[number % len(COLOURS)],
+                marker=MARKERS[number % len(MARKERS)],
+                linestyle="-" if number < len(COLOURS) else "--",
+                markersize=4,
+                linewidth=1.2,
+                label=name if axes is seconds else None,
+            )
+    seconds.set_ylabel("time (ms)", color=INK)
+    mib.set_ylabel("peak memory (MiB)", color=INK)
+    ticks = sorted({point["length"] for series in shown.values() for point in series["points"]})
+    for axes in (seconds, mib):
+        axes.set_yscale("log")
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(ticks, [str(tick) for tick in ticks], fontsize=9)
+        axes.set_xlabel("length of the input (tokens)", color=INK)
+        tidy(axes)
+    mib.set_ylim(bottom=1)  # less depends on what the allocator had left over
+    figure.legend(loc="outside right center", frameon=False, fontsize=9)
+    return figure
+
+
+def _alike(cost: Mapping[str, Any]) -> list[str]:
+    """Names the series with fewer KV heads, whose curves would lie on that of the most."""
+    grouped = [name for name in cost["figures"]["series"] if name.endswith("KV heads")]
+    return grouped[1:]
+
+
+def read_runs(directories: Sequence[Path]) -> dict[str, Any]:
+    """Reads finished runs of Transformers on one corpus; those that were probed also with probes.
+
+    Returns:
+        {"runs": [{encoder_attention, positions, seed, updates, joined_in_training, bleu}]}, in the
+        order of the options; bleu by column: test, test_long, "probe" (the joined inputs of 60 to
+        80 words), "probe alone" (the same sentences one by one), "joined K" (`test_joined`, K
+        sentences an input). A column that a run lacks is left out.
+
+    Raises:
+        ValueError: A folder is no finished run of a Transformer, or its test set is another one.
+    """
+    runs = [read_run(directory) for directory in directories]
+    entries = [_entry(run) for run in runs]
+    if len({run.metrics["test"]["sha256"] for run in runs}) > 1:
+        raise ValueError("The runs have different test sets; give runs of one corpus.")
+    return {"runs": sorted(entries, key=_order)}
+
+
+def _entry(run: Run) -> dict[str, Any]:
+    path = run.directory / "config.yaml"
+    if not path.is_file():
+        raise ValueError(f"{run.directory} has no config.yaml; name the folder of a finished run.")
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    model, concatenate = config["model"], config["data"].get("concatenate")
+    if "positions" not in model:
+        raise ValueError(f"{run.directory} is no run of model=transformer; leave it out.")
+    scores = {
+        name: run.metrics[name]["bleu"] for name in ("test", "test_long") if name in run.splits
+    }
+    return {
+        "encoder_attention": model.get("encoder_attention", "full"),
+        "positions": model["positions"],
+        "seed": run.metrics["seed"],
+        "updates": run.metrics["updates"],
+        "joined_in_training": ", ".join(map(str, concatenate["train"])) if concatenate else "",
+        "bleu": {
+            name: round(value, 2)
+            for name, value in (
+                scores | _probed(run) | (_joined(run, concatenate["test"]) if concatenate else {})
+            ).items()
+        },
+    }
+
+
+def _order(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (
+        entry["joined_in_training"],
+        entry["updates"],
+        POSITIONS.index(entry["positions"]),
+        ENCODER_ATTENTIONS.index(entry["encoder_attention"]),
+        entry["seed"],
+    )
+
+
+def _probed(run: Run) -> dict[str, float]:
+    """Scores the joined inputs of the probes; nothing where the run was not probed."""
+    path = run.directory / "probes" / "joined.jsonl"
+    if not path.is_file():
+        return {}
+    with path.open(encoding="utf-8", newline="\n") as lines:
+        rows = [json.loads(line) for line in lines]
+    rows = [row for row in rows if row["source_words"] in PROBE_WORDS]
+    references, language = [row["reference"] for row in rows], run.metrics["target_lang"]
+    return {
+        column: bleu([row[key] for row in rows], references, target_lang=language)
+        for column, key in (("probe", "joined"), ("probe alone", "alone"))
+        if rows
+    }
+
+
+def _joined(run: Run, sizes: Sequence[int]) -> dict[str, float]:
+    """Scores `test_joined` by how many sentences were joined: all of `test`, for each size."""
+    sentences, scores, start = run.splits["test_joined"], {}, 0
+    for size in sizes:
+        end = start - (-len(run.splits["test"]) // size)
+        scores[f"joined {size}"] = _bleu(sentences[start:end], run)
+        start = end
+    if start != len(sentences):
+        raise ValueError(
+            f"{run.directory}/test_joined.jsonl has {len(sentences)} inputs where data.concatenate "
+            f"makes {start}; evaluate the run again."
+        )
+    return scores
+
+
+def _bleu(sentences: Sequence[TranslatedSentence], run: Run) -> float:
+    return bleu(
+        [sentence.hypothesis for sentence in sentences],
+        [sentence.reference for sentence in sentences],
+        target_lang=run.metrics["target_lang"],
+    )
 
 
 if __name__ == "__main__":

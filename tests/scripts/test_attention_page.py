@@ -1,6 +1,5 @@
 """The pictures and tables of docs/attention.md."""
 
-import importlib
 import json
 import shutil
 from pathlib import Path
@@ -11,40 +10,17 @@ import torch
 from fabricated_runs import corpus, write_probes, write_run
 
 from nmt.models.attention import dot_product_weights
+from nmt.models.positions import POSITIONS
+from nmt.models.variants import ENCODER_ATTENTIONS
+from scripts import attention_page
+from scripts.benchmarks.attention import MECHANISMS
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ["attention.md", "attention.zh.md"]
 PICTURES = ("saturation", "patterns", "positions", "cost")
+SHOWN_LENGTHS = (512, 2048, 8192)
 RIGHT = "eins zwei drei vier fünf"
 TEST = corpus([3, 7, 10, 11, 20])
-
-
-@pytest.fixture
-def script(monkeypatch):
-    """Imports scripts/attention_page.py, or what it imports from scripts/."""
-    monkeypatch.syspath_prepend(ROOT / "scripts")
-    return importlib.import_module
-
-
-def point(length, seconds, mib):
-    return {"length": length, "both": {"seconds": seconds, "mib": mib}}
-
-
-def series(points, *, path_length=1, stopped=None, seconds=None, mib=None):
-    return {
-        "operations": "n² d",
-        "sequential": "1",
-        "path_length": path_length,
-        "points": points,
-        "stopped": stopped,
-        "fitted": {"seconds": seconds, "mib": mib},
-    }
-
-
-def cost_of(**found):
-    options = {"width": "256", "rounds": "5", "threads": "1"}
-    figures = {"device": "cpu", "series": found}
-    return {"options": options, "versions": {"torch": "2.13"}, "figures": figures}
 
 
 def run(directory, *, errors=0.0, seed=1, splits=None, **model):
@@ -59,84 +35,84 @@ def run(directory, *, errors=0.0, seed=1, splits=None, **model):
     )
 
 
-def test_the_tables_in_the_pages_are_those_of_the_committed_figures(script, tmp_path):
-    page = script("attention_page")
-    copy = tmp_path / "docs"
-    shutil.copytree(DOCS, copy)
-    for path in page.fill(copy):
-        expected = path.read_text(encoding="utf-8")
-        assert (DOCS / path.name).read_text(encoding="utf-8") == expected, (
-            "run python scripts/attention_page.py"
-        )
+def rows_of(page):
+    """Returns the cells of all lines of tables."""
+    lines = (DOCS / page).read_text(encoding="utf-8").splitlines()
+    return [[cell.strip() for cell in x[1:-1].split("|")] for x in lines if x.startswith("| ")]
 
 
-def test_the_committed_figures_are_of_all_mechanisms(script):
-    mechanisms = script("benchmarks.mechanisms").MECHANISMS
-    cost = json.loads((DOCS / "attention" / "cost.json").read_text(encoding="utf-8"))
-    assert list(cost["figures"]["series"]) == list(mechanisms)
-    assert all(found["points"] for found in cost["figures"]["series"].values())
+def figures(name):
+    return json.loads((DOCS / "attention" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def amount(number, unit):
+    """Writes three digits, 1.23e+03 as 1,230."""
+    text = f"{number:.3g}"
+    return f"{float(text):,.0f} {unit}" if "e" in text else f"{text} {unit}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_tables_of_cost_are_the_committed_figures(page):
+    for name, series in figures("cost")["figures"]["series"].items():
+        theory, measured = (row[1:] for row in rows_of(page) if row[0] == name)
+        assert theory[:2] == [f"O({series['operations']})", f"O({series['sequential']})"]
+        if series["path_length"] is None:
+            assert theory[2] in ("never", "不可达")
+        else:
+            assert theory[2] == str(series["path_length"])
+        points = {point["length"]: point["both"] for point in series["points"]}
+        times = [points[n]["seconds"] * 1000 if n in points else None for n in SHOWN_LENGTHS]
+        mibs = [points[n]["mib"] if n in points else None for n in SHOWN_LENGTHS]
+        expected = [t if t is None else amount(t, "ms") for t in times]
+        expected += [m if m is None else amount(m, "MiB") for m in mibs]
+        limit = {"too much memory", "内存超限"}  # why a series ended before this length
+        assert [None if cell in limit else cell for cell in measured[:-1]] == expected
+        assert measured[-1] == " / ".join(f"{series['fitted'][q]:.2f}" for q in ("seconds", "mib"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_tables_of_bleu_are_the_means_of_the_committed_scores(page):
+    groups = {}
+    for entry in figures("bleu")["runs"]:
+        options = (entry["encoder_attention"], entry["positions"])
+        key = (entry["joined_in_training"], entry["updates"], options)
+        groups.setdefault(key, []).append(entry["bleu"])
+    expected = [
+        [f"`{option}`" for option in options]
+        + [f"{np.mean([score[column] for score in scores]):.1f}" for column in scores[0]]
+        for (_, _, options), scores in groups.items()
+    ]
+    assert [
+        row
+        for row in rows_of(page)
+        if row[0].strip("`") in ENCODER_ATTENTIONS and row[1].strip("`") in POSITIONS
+    ] == expected
+
+
+def test_the_committed_figures_are_of_all_mechanisms():
+    series = figures("cost")["figures"]["series"]
+    assert list(series) == list(MECHANISMS)
+    assert all(found["points"] for found in series.values())
 
 
 def test_the_pages_show_all_pictures_and_none_is_large():
     for name in PICTURES:
         assert (DOCS / "attention" / f"{name}.png").stat().st_size < 150_000
-        for page in ("attention.md", "attention.zh.md"):
+        for page in PAGES:
             assert f"](attention/{name}.png)" in (DOCS / page).read_text(encoding="utf-8")
 
 
-def test_the_script_draws_and_fills_a_copy_of_the_pages(script, tmp_path, monkeypatch, capsys):
-    page = script("attention_page")
-    monkeypatch.setattr(script("pages.figures"), "NUM_DRAWS", 11)
-    (tmp_path / "attention").mkdir()
-    shutil.copy(DOCS / "attention" / "cost.json", tmp_path / "attention")
-    for name in page.PAGES.values():
-        markers = [
-            f"<!-- {table}: begin -->\n<!-- {table}: end -->\n" for table in ("cost", "bleu")
-        ]
-        (tmp_path / name).write_text("\n".join(markers), encoding="utf-8")
-    assert page.main(["--docs", str(tmp_path)]) == 0
-    printed = [Path(line) for line in capsys.readouterr().out.splitlines()]
-    pictures = [tmp_path / "attention" / f"{name}.png" for name in PICTURES]
-    assert printed == [*pictures, *(tmp_path / name for name in page.PAGES.values())]
+def test_the_script_draws_all_pictures(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(attention_page, "NUM_DRAWS", 11)
+    shutil.copy(DOCS / "attention" / "cost.json", tmp_path)
+    assert attention_page.main(["--folder", str(tmp_path)]) == 0
+    pictures = [tmp_path / f"{name}.png" for name in PICTURES]
+    assert capsys.readouterr().out.splitlines() == [str(path) for path in pictures]
     assert all(path.stat().st_size > 1000 for path in pictures)
-    assert "| recurrent |" in (tmp_path / "attention.zh.md").read_text(encoding="utf-8")
 
 
-def test_a_page_without_markers_is_refused(script):
-    replace_between = script("pages.tables").replace_between
-    text = "a\n<!-- cost: begin -->\nold\n<!-- cost: end -->\nb\n"
-    assert replace_between(text, "cost", "new\n") == text.replace("old", "new")
-    with pytest.raises(ValueError, match="'<!-- bleu: begin -->'"):
-        replace_between(text, "bleu", "new\n")
-
-
-def test_the_cost_table_shows_three_lengths_and_why_a_series_ended(script):
-    whole = [point(n, n / 1e5, 2.0 * n) for n in (64, 128, 256, 512, 1024)]
-    text = script("pages.tables").cost_tables(
-        cost_of(
-            full=series(whole, seconds=1.0, mib=2.345),
-            additive=series(whole[:4], path_length=None, stopped="memory at 1024"),
-        ),
-        "en",
-    )
-    rows = [line for line in text.splitlines() if line.startswith("| full") or "additive" in line]
-    assert rows == [
-        "| full | O(n² d) | O(1) | 1 |",
-        "| additive | O(n² d) | O(1) | never |",
-        "| full | 0.64 ms | 2.56 ms | 10.2 ms | 128 MiB | 512 MiB | 2,050 MiB | 1.00 / 2.35 |",
-        "| additive | 0.64 ms | 2.56 ms | too much memory | 128 MiB | 512 MiB | too much memory "
-        "| – / – |",
-    ]
-    assert "time, n = 64 | time, n = 256 | time, n = 1,024" in text
-
-
-def test_both_languages_have_the_same_words(script):
-    words = script("pages.tables")._WORDS
-    assert words["en"].keys() == words["zh"].keys()
-
-
-def test_patterns_are_told_apart_by_what_lets_a_key_be_seen(script):
-    parts = {kind: script("pages.figures").pattern_parts(kind) for kind in
+def test_patterns_are_distinguished_by_what_lets_a_key_be_seen():
+    parts = {kind: attention_page.pattern_parts(kind) for kind in
              ("full", "causal", "sliding_window", "bigbird", "local")}  # fmt: skip
     size = len(parts["full"])
     assert (parts["full"] == 1).all()
@@ -151,12 +127,13 @@ def test_patterns_are_told_apart_by_what_lets_a_key_be_seen(script):
     assert set(np.unique(parts["local"])) == {0, 1}
 
 
-def test_the_gradient_of_the_figure_is_that_of_autograd(script, monkeypatch):
-    figures = script("pages.figures")
-    monkeypatch.setattr(figures, "NUM_DRAWS", 3)
-    largest, gradient = figures.softmax_statistics(8, scaled=True)
+def test_the_gradient_of_the_figure_is_that_of_autograd(monkeypatch):
+    monkeypatch.setattr(attention_page, "NUM_DRAWS", 3)
+    largest, gradient = attention_page.softmax_statistics(8, scaled=True)
     generator = torch.Generator().manual_seed(8)
-    query, keys = (torch.randn(3, 1, n, 8, generator=generator) for n in (1, figures.NUM_KEYS))
+    query, keys = (
+        torch.randn(3, 1, n, 8, generator=generator) for n in (1, attention_page.NUM_KEYS)
+    )
     for row in range(3):
         scores = (query[row] @ keys[row].mT / 8**0.5).double().flatten()
         jacobian = torch.autograd.functional.jacobian(lambda x: x.softmax(0), scores)
@@ -165,7 +142,7 @@ def test_the_gradient_of_the_figure_is_that_of_autograd(script, monkeypatch):
     torch.testing.assert_close(largest, weights.flatten(1).amax(1).double())
 
 
-def test_runs_are_ordered_by_option_and_seeds_are_averaged(script, tmp_path):
+def test_runs_are_ordered_by_option_and_by_seed(tmp_path):
     rope = {"positions": "rope", "encoder_attention": "full"}
     runs = [
         run(tmp_path / "a", positions="alibi"),  # from before encoder_attention existed
@@ -173,7 +150,7 @@ def test_runs_are_ordered_by_option_and_seeds_are_averaged(script, tmp_path):
         run(tmp_path / "c", errors=0.0, seed=1, **rope),
         run(tmp_path / "d", positions="rope", encoder_attention="local"),
     ]
-    bleu = script("pages.runs").read_runs(runs)
+    bleu = attention_page.read_runs(runs)
     found = [(r["encoder_attention"], r["positions"], r["seed"]) for r in bleu["runs"]]
     assert found == [
         ("full", "rope", 1),
@@ -181,15 +158,11 @@ def test_runs_are_ordered_by_option_and_seeds_are_averaged(script, tmp_path):
         ("local", "rope", 1),
         ("full", "alibi", 1),
     ]
-    second = bleu["runs"][1]["bleu"]["test"]
     assert bleu["runs"][0]["bleu"] == {"test": 100.0}
-    assert 0 < second < 90
-    table = script("pages.tables").bleu_tables(bleu, "en")
-    assert f"| `full` | `rope` | {(100 + second) / 2:.1f} |\n" in table
-    assert "100 updates, training pairs not joined; seeds averaged: 1, 2." in table
+    assert 0 < bleu["runs"][1]["bleu"]["test"] < 90
 
 
-def test_joined_inputs_of_60_to_80_words_are_scored_beside_their_sentences(script, tmp_path):
+def test_joined_inputs_of_60_to_80_words_are_scored_beside_their_sentences(tmp_path):
     folder = run(tmp_path / "run", positions="rope")
     rows = [
         {"num_joined": k, "source_words": words, "reference": RIGHT,
@@ -197,13 +170,11 @@ def test_joined_inputs_of_60_to_80_words_are_scored_beside_their_sentences(scrip
         for k, words, hypothesis in ((1, 59, "x"), (7, 60, RIGHT), (8, 81, "x"))
     ]  # fmt: skip
     write_probes(folder, joined=rows)
-    (entry,) = script("pages.runs").read_runs([folder])["runs"]
+    (entry,) = attention_page.read_runs([folder])["runs"]
     assert entry["bleu"] == {"test": 100.0, "probe": 100.0, "probe alone": 100.0}
-    table = script("pages.tables").bleu_tables({"runs": [entry]}, "en")
-    assert "| `test` | 60-80 words, joined | the same, alone |" in table
 
 
-def test_joined_test_inputs_are_scored_by_how_many_sentences_they_have(script, tmp_path):
+def test_joined_test_inputs_are_scored_by_how_many_sentences_they_have(tmp_path):
     joined = corpus([3, 7, 10, 11, 20], seed=4) + corpus([10, 21, 20], seed=5)
     folder = write_run(
         tmp_path / "run",
@@ -216,27 +187,23 @@ def test_joined_test_inputs_are_scored_by_how_many_sentences_they_have(script, t
     sizes = {"train": [1, 2], "test": [1, 2]}
     text = path.read_text(encoding="utf-8").replace("data:", f"data:\n  concatenate: {sizes}", 1)
     path.write_text(text, encoding="utf-8")
-    (entry,) = script("pages.runs").read_runs([folder])["runs"]
+    (entry,) = attention_page.read_runs([folder])["runs"]
     assert entry["joined_in_training"] == "1, 2"
     assert entry["bleu"]["joined 1"] > 20 > entry["bleu"]["joined 2"]
     path.write_text(text.replace("'test': [1, 2]", "'test': [1, 3]"), encoding="utf-8")
     with pytest.raises(ValueError, match=r"has 8 inputs where .* makes 7"):
-        script("pages.runs").read_runs([folder])
+        attention_page.read_runs([folder])
 
 
-def test_what_cannot_stand_in_one_table_is_refused(script, tmp_path, capsys):
-    page = script("attention_page")
+def test_what_cannot_stand_in_one_table_is_refused(tmp_path, capsys):
     first = run(tmp_path / "a", positions="rope")
     other = run(tmp_path / "b", positions="rope", splits={"test": corpus([4])})
     recurrent = write_run(tmp_path / "c", lambda words: 0.0)
     for wrong, reason in (
-        (other, "has another test set"),
+        (other, "different test sets"),
         (recurrent, "is no run of model=transformer"),
         (tmp_path, "has no metrics.json"),
     ):
-        assert page.main(["--docs", str(tmp_path), "--bleu", str(first), str(wrong)]) == 1
+        options = ["--folder", str(tmp_path), "--bleu", str(first), str(wrong)]
+        assert attention_page.main(options) == 1
         assert reason in capsys.readouterr().err
-
-
-def test_what_was_not_measured_is_said_so(script):
-    assert script("pages.tables").bleu_tables(None, "en") == "*Not measured yet.*\n"

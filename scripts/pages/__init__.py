@@ -1,1 +1,0 @@
-"""What is drawn and counted for the pages in docs/."""
