@@ -24,6 +24,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from torch import Tensor
 
+from nmt.checks import UserError, flag_main
 from nmt.evaluation.figures import COLOURS, GREY, INK, MARKERS, new_figure, tidy
 from nmt.evaluation.metrics import bleu
 from nmt.evaluation.results import Run, TranslatedSentence, read_run
@@ -51,19 +52,16 @@ CPU = torch.device("cpu")
 PROBE_WORDS = range(60, 81)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Draws, writes and prints the paths written; returns the exit status."""
+@flag_main
+def main(argv: Sequence[str] | None) -> None:
+    """Draws, writes and prints the paths written."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     add = parser.add_argument
     add("--bleu", type=Path, nargs="+", metavar="RUN", help="write bleu.json from these runs first")
     add("--folder", type=Path, default=DOCS, metavar="DIR", help="of figures (%(default)s)")
     options = parser.parse_args(argv)
     if options.bleu:
-        try:
-            text = json.dumps(read_runs(options.bleu), indent=2)
-        except (ValueError, OSError) as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 1
+        text = json.dumps(read_runs(options.bleu), indent=2)
         (options.folder / "bleu.json").write_text(text + "\n", encoding="utf-8")
     cost = json.loads((options.folder / "cost.json").read_text(encoding="utf-8"))
     figures = {
@@ -76,7 +74,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         path = options.folder / f"{name}.png"
         figure.savefig(path, dpi=100, metadata={"Software": None})
         print(path)
-    return 0
 
 
 def softmax_statistics(head_width: int, *, scaled: bool) -> tuple[Tensor, Tensor]:
@@ -283,23 +280,23 @@ def read_runs(directories: Sequence[Path]) -> dict[str, Any]:
         sentences an input). A column that a run lacks is left out.
 
     Raises:
-        ValueError: A folder is no finished run of a Transformer, or its test set is another one.
+        UserError: A folder is no finished run of a Transformer, or its test set is another one.
     """
     runs = [read_run(directory) for directory in directories]
     entries = [_entry(run) for run in runs]
     if len({run.metrics["test"]["sha256"] for run in runs}) > 1:
-        raise ValueError("The runs have different test sets; give runs of one corpus.")
+        raise UserError("The runs have different test sets; give runs of one corpus.")
     return {"runs": sorted(entries, key=_order)}
 
 
 def _entry(run: Run) -> dict[str, Any]:
     path = run.directory / "config.yaml"
     if not path.is_file():
-        raise ValueError(f"{run.directory} has no config.yaml; name the folder of a finished run.")
+        raise UserError(f"{run.directory} has no config.yaml; name the folder of a finished run.")
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
     model, concatenate = config["model"], config["data"].get("concatenate")
     if "positions" not in model:
-        raise ValueError(f"{run.directory} is no run of model=transformer; leave it out.")
+        raise UserError(f"{run.directory} is no run of model=transformer; leave it out.")
     scores = {
         name: run.metrics[name]["bleu"] for name in ("test", "test_long") if name in run.splits
     }
@@ -352,7 +349,7 @@ def _joined(run: Run, sizes: Sequence[int]) -> dict[str, float]:
         scores[f"joined {size}"] = _bleu(sentences[start:end], run)
         start = end
     if start != len(sentences):
-        raise ValueError(
+        raise UserError(
             f"{run.directory}/test_joined.jsonl has {len(sentences)} inputs where data.concatenate "
             f"makes {start}; evaluate the run again."
         )

@@ -32,6 +32,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from nmt.checks import at_least, flag_main
+
 TRAIN = Path(__file__).parents[1] / "train.py"
 UPDATES, ACCUMULATE = 120, 3
 KINDS = ("anywhere", "accumulating", "validating", "saving", "starting")
@@ -65,7 +67,8 @@ CHECKPOINT_PARTS = {
 TIMES = ("seconds", "tokens_per_s")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@flag_main
+def main(argv: Sequence[str] | None) -> int:
     """Runs the program; returns its exit status."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--kills", type=int, default=20, help="(default: %(default)s)")
@@ -73,6 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="kept (default: temporary, kept on a fault)")
     parser.add_argument("options", nargs="*", help="options of train.py")
     arguments = parser.parse_args(argv)
+    at_least("--kills", arguments.kills)
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="nmt-stress-"))
     folder.mkdir(parents=True, exist_ok=True)
     undisturbed, disturbed = (folder.resolve() / name for name in ("undisturbed", "disturbed"))
@@ -125,7 +129,7 @@ def finish(run: Path, options: Sequence[str]) -> None:
         code = process.wait()
     if code != 0:
         log = run.with_suffix(".log").read_text(encoding="utf-8", errors="replace")
-        raise SystemExit(f"train.py ended with status {code}:\n{log[-3000:]}")
+        raise RuntimeError(f"train.py ended with status {code}:\n{log[-3000:]}")
 
 
 def train_and_kill(run: Path, options: Sequence[str], kills: Sequence[Kill]) -> int:

@@ -217,10 +217,14 @@ def composed(options: Sequence[str]) -> DictConfig:
     Raises:
         UserError: An option is wrong; one sentence.
     """
-    own = [*(f"~callbacks.{name}" for name in _WITHOUT), "+trainer.enable_progress_bar=false"]
+    own = [
+        *(f"~callbacks.{name}" for name in _WITHOUT),
+        *("+trainer.enable_progress_bar=false", "num_validations=1"),
+        *("run_dir=.", "model_name=model"),  # which Hydra would set
+    ]
     try:
         with initialize_config_dir(str(config_directory()), version_base="1.3"):
-            config = compose("train", [*options, *own, "num_validations=1", "run_dir=."])
+            config = compose("train", [*options, *own])
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(" ".join(str(error).split())) from None
     check_config(config)
@@ -289,10 +293,11 @@ def _serve(connection: Connection, setting: Setting) -> None:
             connection.send(training.round(waits=connection.recv()))
     except EOFError:  # the end of the benchmark
         pass
-    except HydraException as error:
-        connection.send(" ".join(str(error.__cause__ or error).split()))
+    except (HydraException, UserError) as error:
+        connection.send(str(error.__cause__ or error))
     except Exception:
-        connection.send(traceback.format_exc())
+        traceback.print_exc()
+        connection.send("the process that trains failed: see above.")
 
 
 class Training:
