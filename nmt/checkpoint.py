@@ -1,4 +1,4 @@
-"""Loads a checkpoint: one file that holds everything needed to translate.
+"""A checkpoint: one file that holds everything needed to translate.
 
 The file is what Lightning writes, read without Lightning and with `weights_only=True`: it can
 hold tensors and plain values, never code. `torch.save` keeps the tokenizer's `bytes` as they are.
@@ -9,9 +9,8 @@ hold tensors and plain values, never code. `torch.save` keeps the tokenizer's `b
     hyper_parameters   the arguments of `nmt.training.module.TranslationModule`
     state_dict         `model.<name>` -> tensor
 
-Reads files of weights written by `torch.save`: tensors and plain values, never code.
-
-The average of several checkpoints of one run (Vaswani et al. 2017, section 6.1).
+Loading builds model and search from their plain options by `build`, the one factory. Several
+checkpoints of one run can be averaged (Vaswani et al. 2017, section 6.1).
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import zipfile
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,161 +32,16 @@ from nmt.decoding.search import Search
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import Tokenizer
 
-
-@dataclass(frozen=True)
-class FileKind:
-    """What a file of weights is called in error messages.
-
-    Attributes:
-        name: Such as "checkpoint".
-        suffix: Of its files, such as ".ckpt".
-        writer: The program that writes them.
-    """
-
-    name: str
-    suffix: str
-    writer: str
-
-
-def read_weights_file(path: Path, kind: FileKind) -> dict[str, Any]:
-    """Returns the content of a file, on the CPU; none of its code is run.
-
-    Raises:
-        UserError: The file is missing, cut short, holds code, or is of another kind.
-    """
-    if not path.is_file():
-        fault = "is a directory" if path.is_dir() else "does not exist"
-        best = path / "checkpoints" / f"best{kind.suffix}"  # in the folder of a run
-        wanted = str(best) if best.is_file() else f"the path of a {kind.suffix} file"
-        raise UserError(f"{kind.name} {path} {fault}: give {wanted}.")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()  # which torch.load does not do
-    except OSError as error:
-        raise UserError(f"{kind.name} {path} cannot be read: {error.strerror}.") from error
-    except zipfile.BadZipFile:
-        raise UserError(
-            f"{path} ({path.stat().st_size} bytes) is no {kind.name} or is cut short: "
-            f"{_advice(path, kind)}."
-        ) from None
-    if damaged is not None:
-        raise UserError(
-            f"{kind.name} {path} is damaged ({damaged} has another checksum): "
-            f"{_advice(path, kind)}."
-        )
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except UnpicklingError as error:
-        raise UserError(
-            f"{kind.name} {path} holds more than tensors and plain values, so it was not loaded "
-            f"and none of its code was run: use only files written by {kind.writer}."
-        ) from error
-    except (RuntimeError, OSError, EOFError, ValueError, LookupError) as error:
-        reason = str(error).partition("\n")[0][:200]
-        raise UserError(
-            f"{kind.name} {path} is damaged ({reason}): {_advice(path, kind)}."
-        ) from error
-    if not isinstance(content, dict):
-        raise UserError(
-            f"{path} holds a {type(content).__name__}, no {kind.name}: "
-            f"give a file of {kind.writer}."
-        )
-    return content
-
-
-def check_version(content: Mapping[str, Any], version: int, path: Path, kind: FileKind) -> None:
-    """Raises UserError where a file is of another format than this version of nmt reads."""
-    if content["format_version"] != version:
-        raise UserError(
-            f"{kind.name} {path} has format_version {content['format_version']!r} and this "
-            f"version of nmt reads {version}: use the version of nmt that wrote it."
-        )
-
-
-def check_keys(
-    what: str,
-    expected: Iterable[str],
-    found: Mapping[str, Any],
-    path: Path,
-    kind: FileKind,
-    *,
-    extra_allowed: bool = False,
-) -> None:
-    """Raises UserError naming the keys that a part of a file lacks or should not have."""
-    names = set(expected)
-    missing = sorted(names - set(found))
-    unexpected = [] if extra_allowed else sorted(map(str, set(found) - names))
-    faults = [
-        f"{fault} {what} {', '.join(map(repr, keys[:5]))}{' ...' if len(keys) > 5 else ''}"
-        for fault, keys in (("lacks the", missing), ("has the unexpected", unexpected))
-        if keys
-    ]
-    if faults:
-        raise UserError(
-            f"{kind.name} {path} {' and '.join(faults)}: "
-            "use it with the version of nmt that wrote it."
-        )
-
-
-def check_types(
-    expected: Mapping[str, type], found: Mapping[str, Any], path: Path, kind: FileKind
-) -> None:
-    """Raises UserError naming a part of a file that is of another type than it should be."""
-    for name, wanted in expected.items():
-        if not isinstance(found[name], wanted):
-            raise UserError(
-                f"{kind.name} {path} holds a {type(found[name]).__name__} as {name!r}, where a "
-                f"{wanted.__name__} belongs: use the file as it was saved."
-            )
-
-
-def load_weights(
-    model: torch.nn.Module,
-    state_dict: Mapping[str, Tensor],
-    path: Path,
-    kind: FileKind,
-    *,
-    prefix: str = "",
-) -> None:
-    """Gives a model the weights of a file, where they stand under `prefix` + their names.
-
-    Raises:
-        UserError: A weight is missing, unexpected or of another shape.
-    """
-    expected = {prefix + name: tensor for name, tensor in model.state_dict().items()}
-    check_keys("weight", expected, state_dict, path, kind)
-    check_types(dict.fromkeys(expected, Tensor), state_dict, path, kind)
-    for name, tensor in expected.items():
-        if state_dict[name].shape != tensor.shape:
-            raise UserError(
-                f"weight {name!r} of {kind.name} {path} has shape "
-                f"{tuple(state_dict[name].shape)} where its model config needs "
-                f"{tuple(tensor.shape)}: use the file as it was saved."
-            )
-    model.load_state_dict({name: state_dict[prefix + name] for name in model.state_dict()})
-
-
-def _advice(path: Path, kind: FileKind) -> str:
-    """Returns what to do without this file: use the newest whole one beside it, if there is one."""
-    others = [other for other in path.parent.glob(f"*{kind.suffix}") if other != path]
-    whole = [other for other in others if zipfile.is_zipfile(other)]
-    if not whole:
-        return f"copy it again, or give another {kind.suffix} file written by {kind.writer}"
-    return f"copy it again, or use {max(whole, key=lambda other: other.stat().st_mtime)}"
-
-
 FORMAT_VERSION = 1
 HYPER_PARAMETERS = (
     *("model", "tokenizer", "lowercase", "source_lang", "target_lang", "decoding"),
     *("optimizer", "scheduler", "token_budget", "label_smoothing", "seed"),
 )
 _ADDED_LATER = {"lowercase": False}  # hyper-parameters that older files lack, and what they did
-_BUILT = ("model", "decoding")
-ALLOWED_TARGETS = ("nmt.models.", "nmt.decoding.")
 _ENTRIES = ("format_version", "global_step", "hyper_parameters", "state_dict")
+_TYPES = {"tokenizer": bytes, "model": Mapping, "decoding": Mapping}
 _MAY_CHANGE = ("dropout", "attention_dropout")  # of a model's options, within a run
-_WEIGHTS_PREFIX = "model."
-_CHECKPOINT = FileKind("checkpoint", ".ckpt", "train.py")
+_WEIGHTS = "model."  # before the name of each weight
 
 
 @dataclass(frozen=True)
@@ -196,13 +49,13 @@ class Checkpoint:
     """A trained model with all it takes to use it.
 
     Attributes:
-        model: in eval mode, on the device asked for.
-        tokenizer: the joint tokenizer of both languages.
-        search: the search the run was tested with.
-        source_lang: language code, for example "en".
-        target_lang: language code, for example "de".
-        config: the hyper-parameters as saved, without the tokenizer's bytes.
-        updates: optimizer steps done when the file was written.
+        model: In eval mode, on the requested device.
+        tokenizer: The joint tokenizer of both languages.
+        search: The search the run was tested with.
+        source_lang: Language code, for example "en".
+        target_lang: Language code, for example "de".
+        config: The hyper-parameters as saved, without the tokenizer's bytes.
+        updates: Optimizer steps done when the file was written.
     """
 
     model: EncoderDecoder
@@ -218,15 +71,15 @@ def load_checkpoint(path: str | Path, *, device: str | torch.device = "cpu") -> 
     """Rebuilds model, tokenizer and search from one file; no other file is needed.
 
     Raises:
-        UserError: The file is missing, cut short, no checkpoint, of another format, holds code, a
-            missing or unexpected key or a class from outside nmt; or the device is not available.
+        UserError: As `read_checkpoint`, a class is from outside nmt, a weight does not fit its
+            model, or the device is not available.
     """
     _check_device(device)
     content = read_checkpoint(path)
     config: dict[str, Any] = dict(content["hyper_parameters"])
     tokenizer = Tokenizer(config.pop("tokenizer"), lowercase=config["lowercase"])
     model = build(config["model"], allowed=("nmt.models.",), vocab_size=tokenizer.vocab_size)
-    load_weights(model, content["state_dict"], Path(path), _CHECKPOINT, prefix=_WEIGHTS_PREFIX)
+    _load_weights(model, content["state_dict"], path)
     return Checkpoint(
         model=model.to(device).eval(),
         tokenizer=tokenizer,
@@ -243,19 +96,57 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
 
     Raises:
         UserError: The file is missing, cut short, no checkpoint, of another format, holds code, or
-            a missing or unexpected key.
+            has a missing or unexpected key.
     """
-    path = Path(path)
-    content = read_weights_file(path, _CHECKPOINT)
-    check_keys("entry", _ENTRIES, content, path, _CHECKPOINT, extra_allowed=True)
-    check_version(content, FORMAT_VERSION, path, _CHECKPOINT)
-    parts: dict[str, type] = {"hyper_parameters": Mapping, "state_dict": Mapping}
-    check_types(parts, content, path, _CHECKPOINT)
+    content = _read(Path(path))
+    _check_keys("entry", _ENTRIES, content, path, extra_allowed=True)
+    if content["format_version"] != FORMAT_VERSION:
+        raise UserError(
+            f"checkpoint {path} has format_version {content['format_version']!r} and this "
+            f"version of nmt reads {FORMAT_VERSION}: use the version of nmt that wrote it."
+        )
+    _check_types({"hyper_parameters": Mapping, "state_dict": Mapping}, content, path)
     hyper_parameters = _ADDED_LATER | dict(content["hyper_parameters"])
-    check_keys("hyper-parameter", HYPER_PARAMETERS, hyper_parameters, path, _CHECKPOINT)
-    parts = {"tokenizer": bytes, **dict.fromkeys(_BUILT, Mapping)}
-    check_types(parts, hyper_parameters, path, _CHECKPOINT)
+    _check_keys("hyper-parameter", HYPER_PARAMETERS, hyper_parameters, path)
+    _check_types(_TYPES, hyper_parameters, path)
     return {**content, "hyper_parameters": hyper_parameters}
+
+
+def build(
+    config: Mapping[str, Any],
+    *,
+    allowed: tuple[str, ...] = ("nmt.models.", "nmt.decoding."),
+    **extra: Any,
+) -> Any:
+    """Calls the class or function `config["_target_"]` with the other keys; the one factory.
+
+    Args:
+        config: Plain values; other keys that begin with an underscore are Hydra's and ignored.
+        allowed: Dotted prefixes; the target must be defined, not just reachable, below one.
+        extra: Arguments that no config can hold (vocabulary size, parameters).
+
+    Raises:
+        UserError: No target, one outside `allowed`, or arguments it does not take.
+    """
+    name = config.get("_target_")
+    refusal = f"_target_ {name!r} is not allowed: name a class or function below " + " or ".join(
+        prefix.rstrip(".") for prefix in allowed
+    )
+    if not isinstance(name, str) or not name.startswith(allowed):
+        raise UserError(f"{refusal}.")
+    module, _, attribute = name.rpartition(".")
+    try:
+        target = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"_target_ {name!r} does not exist ({error}): check its name.") from error
+    if not callable(target) or not f"{getattr(target, '__module__', '')}.".startswith(allowed):
+        raise UserError(f"{refusal}.")
+    arguments = {key: value for key, value in config.items() if not key.startswith("_")} | extra
+    try:
+        inspect.signature(target).bind(**arguments)
+    except TypeError as error:
+        raise UserError(f"{name} {error}: correct its options.") from error
+    return target(**arguments)
 
 
 def check_resumable(
@@ -280,27 +171,29 @@ def check_resumable(
         The updates done when the checkpoint was written.
 
     Raises:
-        UserError: As `load_checkpoint`, or something is not as in the checkpoint.
+        UserError: As `read_checkpoint`, or something is not as in the checkpoint.
     """
-    path = Path(path)
     content = read_checkpoint(path)
-    check_keys("entry", ("optimizer_states",), content, path, _CHECKPOINT, extra_allowed=True)
-    found = {name: tensor.shape for name, tensor in content["state_dict"].items()}
-    expected = {_WEIGHTS_PREFIX + name: tensor.shape for name, tensor in model.state_dict().items()}
-    before = tuple(content["hyper_parameters"][f"{side}_lang"] for side in ("source", "target"))
+    if "optimizer_states" not in content:
+        raise UserError(
+            f"checkpoint {path} has no optimizer to resume with, as an average: give a last.ckpt."
+        )
+    saved = content["hyper_parameters"]
+    before = (saved["source_lang"], saved["target_lang"])
     if before != languages:
         raise UserError(
             f"checkpoint {path} translates {'-'.join(before)} and this run {'-'.join(languages)}: "
             "resume with data.source_lang and data.target_lang of its run."
         )
-    same_tokenizer = content["hyper_parameters"]["tokenizer"] == tokenizer
-    if found != expected or not same_tokenizer:
+    same_tokenizer = saved["tokenizer"] == tokenizer
+    expected = {_WEIGHTS + name: weight for name, weight in model.state_dict().items()}
+    if _shapes(content["state_dict"]) != _shapes(expected) or not same_tokenizer:
         other = "model" if same_tokenizer else "tokenizer"
         raise UserError(
             f"checkpoint {path} has another {other} than this run: resume with the model and data "
             "options of its run, which are in its config.yaml."
         )
-    for name, value in content["hyper_parameters"]["model"].items():
+    for name, value in saved["model"].items():
         if name in options and options[name] != value and name not in _MAY_CHANGE:
             raise UserError(
                 f"checkpoint {path} has model.{name}={value} and this run {options[name]}: "
@@ -308,55 +201,6 @@ def check_resumable(
             )
     updates: int = content["global_step"]
     return updates
-
-
-def build(
-    config: Mapping[str, Any], *, allowed: Iterable[str] = ALLOWED_TARGETS, **extra: Any
-) -> Any:
-    """Calls the class or function `config["_target_"]` with the other keys; the one factory.
-
-    Args:
-        config: plain values; other keys that begin with an underscore are Hydra's and ignored.
-        allowed: dotted prefixes; the target must be defined, not just reachable, below one.
-        extra: arguments that no config can hold (vocabulary size, parameters).
-
-    Raises:
-        UserError: No target, one outside `allowed`, or arguments it does not take.
-    """
-    name = config.get("_target_")
-    target = _import_target(name, tuple(allowed))
-    arguments = {key: value for key, value in config.items() if not key.startswith("_")} | extra
-    try:
-        inspect.signature(target).bind(**arguments)
-    except TypeError as error:
-        raise UserError(f"{name} {error}: correct its options.") from error
-    return target(**arguments)
-
-
-def _import_target(name: Any, allowed: tuple[str, ...]) -> Any:
-    refusal = f"_target_ {name!r} is not allowed: name a class or function below " + " or ".join(
-        prefix.rstrip(".") for prefix in allowed
-    )
-    if not isinstance(name, str) or not name.startswith(allowed):
-        raise UserError(f"{refusal}.")
-    module_name, _, attribute = name.rpartition(".")
-    try:
-        target = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"_target_ {name!r} does not exist ({error}): check its name.") from error
-    if not callable(target) or not f"{getattr(target, '__module__', '')}.".startswith(allowed):
-        raise UserError(f"{refusal}.")
-    return target
-
-
-def _check_device(device: str | torch.device) -> None:
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).partition("\n")[0][:200]
-        raise UserError(
-            f"device {str(device)!r} cannot be used here ({reason}): try 'cpu'."
-        ) from error
 
 
 def average_checkpoints(paths: Sequence[str | Path]) -> dict[str, Any]:
@@ -371,54 +215,145 @@ def average_checkpoints(paths: Sequence[str | Path]) -> dict[str, Any]:
     """
     if not paths:
         raise UserError("there are 0 checkpoints to average: give the paths of one or more.")
-    for path, times in Counter(Path(path).resolve() for path in paths).items():
-        if times > 1:
-            raise UserError(f"checkpoint {path} is given {times} times: give each file once.")
+    resolved = [Path(path).resolve() for path in paths]
+    for path in resolved:
+        if resolved.count(path) > 1:
+            raise UserError(f"checkpoint {path} is given {resolved.count(path)} times: once do.")
+    first: dict[str, Any] = {}
     sums: dict[str, Tensor] = {}
-    average: dict[str, Any] = {}
+    updates = 0
     for path in sorted(map(Path, paths)):
         content = read_checkpoint(path)
-        if not average:
-            average = {key: content[key] for key in ("format_version", "hyper_parameters")}
-            average["global_step"] = 0
-        _check_alike(content, average, sums, path)
-        average["global_step"] = max(average["global_step"], content["global_step"])
+        first = first or content
+        for name in ("model", "tokenizer", "lowercase", "source_lang", "target_lang"):
+            if content["hyper_parameters"][name] != first["hyper_parameters"][name]:
+                raise UserError(
+                    f"checkpoint {path} has another {name} than the first one: average "
+                    "checkpoints of one run, or of runs that differ in their seed alone."
+                )
+        if _shapes(content["state_dict"]) != _shapes(first["state_dict"]):
+            raise UserError(
+                f"checkpoint {path} has other weights than the first one: average checkpoints of "
+                "one run."
+            )
+        updates = max(updates, content["global_step"])
         for name, weight in content["state_dict"].items():
             sums[name] = sums[name] + weight.double() if name in sums else weight.double()
-    average["state_dict"] = {
-        name: (sums[name] / len(paths)).to(weight.dtype)
-        for name, weight in content["state_dict"].items()
+    return {
+        "format_version": FORMAT_VERSION,
+        "global_step": updates,
+        "hyper_parameters": first["hyper_parameters"],
+        "state_dict": {
+            name: (sums[name] / len(paths)).to(weight.dtype)
+            for name, weight in first["state_dict"].items()
+        },
     }
-    return average
-
-
-def _check_alike(
-    content: dict[str, Any], first: dict[str, Any], weights: dict[str, Tensor], path: Path
-) -> None:
-    for name in ("model", "tokenizer", "lowercase", "source_lang", "target_lang"):
-        if content["hyper_parameters"][name] != first["hyper_parameters"][name]:
-            raise UserError(
-                f"checkpoint {path} has another {name} than the first one: average checkpoints of "
-                "one run, or of runs that differ in their seed alone."
-            )
-    shapes = {name: weight.shape for name, weight in content["state_dict"].items()}
-    if weights and shapes != {name: weight.shape for name, weight in weights.items()}:
-        raise UserError(
-            f"checkpoint {path} has other weights than the first one: average checkpoints of one "
-            "run."
-        )
 
 
 def save_average(paths: Sequence[str | Path], output: str | Path) -> None:
-    """Averages checkpoints into a file, which is there whole or not at all.
-
-    Raises:
-        UserError: As `average_checkpoints`, or there is no folder for the file.
-        OSError: The file cannot be written.
-    """
-    if not Path(output).parent.is_dir():
-        raise UserError(f"{Path(output).parent} is no folder: make it, or give another output.")
+    """Averages checkpoints into a file, which is there whole or not at all."""
+    output = Path(output)
+    if not output.parent.is_dir():
+        raise UserError(f"{output.parent} is no folder: make it, or give another output.")
     content = average_checkpoints(paths)
-    temporary = Path(output).with_name(f".{Path(output).name}.partial")
+    temporary = output.with_name(f".{output.name}.partial")
     torch.save(content, temporary)
     temporary.replace(output)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        fault = "is a directory" if path.is_dir() else "does not exist"
+        best = path / "checkpoints" / "best.ckpt"  # in the folder of a run
+        wanted = best if best.is_file() else "the path of a .ckpt file"
+        raise UserError(f"checkpoint {path} {fault}: give {wanted}.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()  # which torch.load does not do
+        if damaged is not None:
+            raise zipfile.BadZipFile(f"{damaged} has another checksum")
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:
+        raise UserError(
+            f"checkpoint {path} holds more than tensors and plain values, so it was not loaded "
+            "and none of its code was run: use only files written by train.py."
+        ) from error
+    except OSError as error:
+        raise UserError(f"checkpoint {path} cannot be read: {error.strerror}.") from error
+    except (zipfile.BadZipFile, RuntimeError, EOFError, ValueError, LookupError) as error:
+        reason = str(error).partition("\n")[0][:200]
+        raise UserError(
+            f"{path} ({path.stat().st_size} bytes) is no checkpoint, is cut short or damaged "
+            f"({reason}): {_advice(path)}."
+        ) from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path} holds a {type(content).__name__}, no checkpoint of train.py.")
+    return content
+
+
+def _advice(path: Path) -> str:
+    """Returns what to do without this file: use the newest whole one beside it, if there is one."""
+    others = [other for other in path.parent.glob("*.ckpt") if other != path]
+    whole = [other for other in others if zipfile.is_zipfile(other)]
+    if not whole:
+        return "copy it again, or give another .ckpt file written by train.py"
+    return f"copy it again, or use {max(whole, key=lambda other: other.stat().st_mtime)}"
+
+
+def _check_keys(
+    what: str,
+    expected: Iterable[str],
+    found: Mapping[str, Any],
+    path: str | Path,
+    *,
+    extra_allowed: bool = False,
+) -> None:
+    """Names the keys that a part of a file lacks or should not have."""
+    names = set(expected)
+    unexpected = set() if extra_allowed else set(found) - names
+    faults = [
+        f"{fault} {what} {', '.join(sorted(map(repr, keys))[:5])}{' ...' if len(keys) > 5 else ''}"
+        for fault, keys in (("lacks the", names - set(found)), ("has the unexpected", unexpected))
+        if keys
+    ]
+    if faults:
+        raise UserError(
+            f"checkpoint {path} {' and '.join(faults)}: use it with the version of nmt that wrote "
+            "it."
+        )
+
+
+def _check_types(expected: Mapping[str, type], found: Mapping[str, Any], path: str | Path) -> None:
+    for name, wanted in expected.items():
+        if not isinstance(found[name], wanted):
+            raise UserError(
+                f"checkpoint {path} holds a {type(found[name]).__name__} as {name!r}, where a "
+                f"{wanted.__name__} belongs: use the file as it was saved."
+            )
+
+
+def _load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor], path: str | Path) -> None:
+    expected = {_WEIGHTS + name: weight for name, weight in model.state_dict().items()}
+    _check_keys("weight", expected, weights, path)
+    _check_types(dict.fromkeys(expected, Tensor), weights, path)
+    for name, weight in expected.items():
+        if weights[name].shape != weight.shape:
+            raise UserError(
+                f"weight {name!r} of checkpoint {path} has shape {tuple(weights[name].shape)} "
+                f"where its model config needs {tuple(weight.shape)}: use the file as it was saved."
+            )
+    model.load_state_dict({name: weights[_WEIGHTS + name] for name in model.state_dict()})
+
+
+def _shapes(weights: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: weight.shape for name, weight in weights.items()}
+
+
+def _check_device(device: str | torch.device) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0][:200]
+        raise UserError(
+            f"device {str(device)!r} cannot be used here ({reason}): try 'cpu'."
+        ) from error

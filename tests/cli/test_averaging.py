@@ -62,7 +62,7 @@ def test_the_average_is_the_mean_of_each_weight(kept):
     assert not same(average, each[-1])
 
 
-def test_one_file_is_its_own_average_and_the_order_does_not_matter(kept):  # (case 81)
+def test_one_file_is_its_own_average_and_the_order_does_not_matter(kept):
     assert same(average_checkpoints(kept[:1])["state_dict"], weights(kept[0]))
     forwards, backwards = average_checkpoints(kept), average_checkpoints(kept[::-1])
     assert same(forwards["state_dict"], backwards["state_dict"])
