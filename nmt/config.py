@@ -84,8 +84,9 @@ def check_config(config: DictConfig) -> None:
     Raises:
         UserError: One sentence with the option and its value.
     """
-    for option in sorted(OmegaConf.missing_keys(config)):
-        raise UserError(f"{option} has no value; give {option}=VALUE.")
+    for option, value in _options(OmegaConf.to_container(config)):
+        if value == "???":
+            raise UserError(f"{option} has no value; give {option}=VALUE.")
     for option, least in (  # options that no constructor of ours takes
         ("seed", 0),
         ("num_validations", 1),
@@ -174,7 +175,9 @@ def _nearest_option() -> str:
         text = file.read_text(encoding="utf-8")
         top = file.parent == root or "@package _global_" in text
         prefix = "" if top else f"{file.parent.name}."
-        known |= set(_keys(OmegaConf.to_container(OmegaConf.create(text)), prefix))
+        known |= {
+            key for key, _ in _options(OmegaConf.to_container(OmegaConf.create(text)), prefix)
+        }
     for argument in sys.argv[1:]:
         typed = argument.lstrip("+~").partition("=")[0]
         if typed in groups:
@@ -187,11 +190,12 @@ def _nearest_option() -> str:
     return ""
 
 
-def _keys(node: Any, prefix: str) -> Iterator[str]:
+def _options(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields every option with its dotted name, groups included."""
     if isinstance(node, dict):
         for name, value in node.items():
-            yield f"{prefix}{name}"
-            yield from _keys(value, f"{prefix}{name}.")
+            yield f"{prefix}{name}", value
+            yield from _options(value, f"{prefix}{name}.")
 
 
 def _speak_utf8() -> None:

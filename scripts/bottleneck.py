@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None) -> int:
     if unknown := {model for model, _ in options.set} - {*MODELS, *options.models}:
         parser.error(f"--set {min(unknown)}: no such model; one of {', '.join(MODELS)}")
     for model in options.models:
-        file = config_directory() / f"{_chosen(options, model).replace('=', '/')}.yaml"
+        file = config_directory() / f"model/{model}.yaml"
         if not file.is_file():
             parser.error(f"--models {model}: there is no {file}")
     runs = options.output / "runs"
@@ -132,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         "output in OUTPUT/runs/NAME.log; add threads=... to share the cores")  # fmt: skip
     add("--set", nargs=2, action="append", default=[], metavar=("MODEL", "OPTION"),
         help="an option of train.py for all runs of one model; may be repeated")  # fmt: skip
-    add("--experiment", metavar="NAME", help="take conf/experiment/NAME_MODEL.yaml for each model")
+    add("--experiment", metavar="NAME", help="of conf/experiment, for each model")
     add("--split", default="test", metavar="NAME", help="test set of the comparison")
     add("--output", type=Path, default=Path("outputs/bottleneck"), metavar="DIR")
     add("options", nargs="*", metavar="OPTION", help="options of train.py for every run")
@@ -153,7 +153,7 @@ def _plan(options: argparse.Namespace) -> Iterator[PlannedRun]:
     for seed in options.seeds:
         for model in options.models:
             own = [option for name, option in options.set if name == model]
-            always = (_chosen(options, model), f"seed={seed}", *options.options, *own)
+            always = (*_chosen(options, model), f"seed={seed}", *options.options, *own)
             base = (*always, *updates)
             yield PlannedRun(f"{model}-seed{seed}", base)
             if model in options.slot_models:
@@ -167,10 +167,9 @@ def _plan(options: argparse.Namespace) -> Iterator[PlannedRun]:
                     yield PlannedRun(f"rnn-budget{factor}-seed{seed}", (*always, longer))
 
 
-def _chosen(options: argparse.Namespace, model: str) -> str:
-    if options.experiment:
-        return f"experiment={options.experiment}_{model}"
-    return f"model={model}"
+def _chosen(options: argparse.Namespace, model: str) -> tuple[str, ...]:
+    experiment = (f"experiment={options.experiment}",) if options.experiment else ()
+    return (*experiment, f"model={model}")
 
 
 class _Programs:

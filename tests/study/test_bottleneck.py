@@ -87,9 +87,9 @@ def test_a_model_without_a_file_is_refused_before_the_first_run(bottleneck, tmp_
     assert not (tmp_path / "out").exists()
 
 
-def test_an_experiment_names_the_file_of_each_model(bottleneck):
+def test_an_experiment_is_run_with_each_model(bottleneck):
     plan = planned(bottleneck, "--experiment", "multi30k_joined", "--models", "rnn,bahdanau")
-    assert plan["rnn-seed1"] == ("experiment=multi30k_joined_rnn", "seed=1")
+    assert plan["rnn-seed1"] == ("experiment=multi30k_joined", "model=rnn", "seed=1")
 
 
 @pytest.mark.parametrize("option", ["seed=3", "model=rnn", "hydra.run.dir=x"])
