@@ -118,3 +118,13 @@ def divides(name: str, value: int, of_name: str, of_value: int) -> None:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def dotted(options: Any, prefix: str = "") -> dict[str, Any]:
+    """Returns nested options under their full names: `model.dropout`."""
+    if not isinstance(options, dict):
+        return {prefix: options}
+    found: dict[str, Any] = {}
+    for key, value in options.items():
+        found |= dotted(value, f"{prefix}.{key}" if prefix else str(key))
+    return found

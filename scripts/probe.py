@@ -1,6 +1,6 @@
 """Measures finished runs: python scripts/probe.py RUN...
 
-What is measured: `nmt.study.probes`. Options: `python scripts/probe.py --help`.
+What is measured: `nmt.study.findings`. Options: `python scripts/probe.py --help`.
 """
 
 import sys

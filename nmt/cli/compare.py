@@ -30,11 +30,7 @@ def main(argv: Sequence[str] | None) -> None:
         parser.error("name either runs to compare or --from results.json")
     if options.results is not None and options.split is not None:
         parser.error("--split cannot change what --from redraws")
-    try:
-        _run(options)
-    except (KeyError, TypeError, AttributeError, StopIteration) as error:
-        files = options.results or "a metrics.json, config.yaml or probe of these runs"
-        raise UserError(f"{files} is damaged ({error!r}); make it anew.") from error
+    _run(options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -49,8 +45,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace) -> None:
     from nmt.evaluation.results import print_paths
-    from nmt.study.comparison.results import compare, read_results, write_results
-    from nmt.study.report.report import write_report
+    from nmt.study.findings.contrasts import primary_statistic
+    from nmt.study.report import write_report
+    from nmt.study.results import compare, read_results, write_results
 
     if options.output.exists() and not options.output.is_dir():
         raise UserError(f"--output {options.output} is a file; name a folder.")
@@ -65,13 +62,6 @@ def _run(options: argparse.Namespace) -> None:
     console = Console()
     for text in [*results["warnings"], *(str(warning.message) for warning in caught)]:
         Console(stderr=True).print(Text(f"Warning: {text}", style="yellow"), soft_wrap=True)
-    _print_primary(console, results)
-    print_paths(console, written)
-
-
-def _print_primary(console: Console, results: dict[str, object]) -> None:
-    from nmt.study.report.sections import primary_statistic
-
-    section = primary_statistic(results)
-    for text in section.before if section else ():
+    for text in primary_statistic(results).before if results["differences"] else ():
         console.print(Text(text))
+    print_paths(console, written)

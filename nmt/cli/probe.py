@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None) -> None:
     """Runs the program."""
     options = _parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, format=f"{_PROGRAM}: %(message)s")
-    logging.getLogger("nmt.study.probes").setLevel(logging.INFO)
+    logging.getLogger("nmt.study").setLevel(logging.INFO)
     _run(options)
 
 
@@ -46,11 +46,11 @@ def _run(options: argparse.Namespace) -> None:
     import torch
 
     from nmt.checks import at_least
-    from nmt.study.probes import probe_run
+    from nmt.study.measure import probe_run
 
     if options.threads is not None:
         at_least("threads", options.threads, 1)
         torch.set_num_threads(options.threads)
     for run in options.runs:
-        logging.getLogger("nmt.study.probes").info("%s", run)
+        logging.getLogger("nmt.study").info("%s", run)
         probe_run(run, force=options.force, device=options.device)

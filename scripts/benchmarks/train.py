@@ -48,7 +48,7 @@ from nmt.config import check_config, config_directory
 from nmt.data.batch import Batch
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.loader import TrainLoader
-from nmt.study.probes.cost import count_training_flops
+from nmt.study.findings.cost import count_training_flops
 from nmt.training.run import build_module, build_trainer
 from scripts.benchmarks.timing import rate_of, status_mib
 

@@ -5,14 +5,17 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from nmt.study.comparison.bootstrap import Resamples, draw_resamples, interval, resampled_scores
-from nmt.study.comparison.sufficient_statistics import (
+from nmt.study.statistics import (
+    Resamples,
     bleu_of,
     bleu_statistics,
     brevity_penalty_of,
     chrf_of,
     chrf_statistics,
+    draw_resamples,
+    interval,
     length_ratio_of,
+    resampled_scores,
 )
 
 REFERENCES = [

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from number_words import corpus_options
 
+from nmt.study import plan
+
 SCRIPT = Path(__file__).parents[2] / "scripts" / "bottleneck.py"
 
 
@@ -24,33 +26,27 @@ def bottleneck():
     return module
 
 
-def planned(bottleneck, *arguments):
-    return {
-        run.name: run.options
-        for run in bottleneck._plan(bottleneck._parser().parse_args(arguments))
-    }
+def planned(*arguments):
+    return {run.name: run.options for run in plan.planned_runs(plan.parse(arguments))}
 
 
-def test_the_plan_has_every_model_seed_and_variant_once(bottleneck):
-    plan = planned(
-        bottleneck, *["--seeds", "1,2", "--slots", "1,4", "--rnn-budgets", "2", "--updates", "50"]
-    )
-    assert len(plan) == 2 * (3 + 2 + 1)
-    assert plan["bahdanau-slots4-seed2"] == (
+def test_the_plan_has_every_model_seed_and_variant_once():
+    found = planned(*["--seeds", "1,2", "--slots", "1,4", "--rnn-budgets", "2", "--updates", "50"])
+    assert len(found) == 2 * (3 + 2 + 1)
+    assert found["bahdanau-slots4-seed2"] == (
         "model=bahdanau", "seed=2", "trainer.max_steps=50", "model.memory_slots=4",
     )  # fmt: skip
-    assert plan["rnn-budget2-seed1"] == ("model=rnn", "seed=1", "trainer.max_steps=100")
+    assert found["rnn-budget2-seed1"] == ("model=rnn", "seed=1", "trainer.max_steps=100")
 
 
-def test_a_model_gets_options_of_its_own_in_all_its_runs(bottleneck):
-    plan = planned(
-        bottleneck,
+def test_a_model_gets_options_of_its_own_in_all_its_runs():
+    found = planned(
         *["--set", "rnn", "optimizer.lr=1e-3", "--rnn-budgets", "2", "--updates", "5", "threads=1"],
     )
-    assert plan["bahdanau-seed1"] == (
+    assert found["bahdanau-seed1"] == (
         "model=bahdanau", "seed=1", "threads=1", "trainer.max_steps=5",
     )  # fmt: skip
-    assert plan["rnn-budget2-seed1"] == (
+    assert found["rnn-budget2-seed1"] == (
         "model=rnn", "seed=1", "threads=1", "optimizer.lr=1e-3", "trainer.max_steps=10",
     )  # fmt: skip
 
@@ -75,11 +71,11 @@ def test_what_would_do_nothing_is_refused(bottleneck, options, said, tmp_path, c
     assert said in capsys.readouterr().err
 
 
-def test_a_seed_named_twice_is_planned_once(bottleneck):
-    assert len(planned(bottleneck, "--seeds", "1,1", "--models", "rnn,rnn")) == 1
+def test_a_seed_named_twice_is_planned_once():
+    assert len(planned("--seeds", "1,1", "--models", "rnn,rnn")) == 1
 
 
-@pytest.mark.parametrize("more", [[], ["--experiment", "multi30k_joined"]])
+@pytest.mark.parametrize("more", [[], ["--experiment", "bible"]])
 def test_a_model_without_a_file_is_refused_before_the_first_run(bottleneck, tmp_path, capsys, more):
     with pytest.raises(SystemExit):
         bottleneck.main(["--output", str(tmp_path / "out"), "--models", "rnn,foo", *more])
@@ -87,9 +83,9 @@ def test_a_model_without_a_file_is_refused_before_the_first_run(bottleneck, tmp_
     assert not (tmp_path / "out").exists()
 
 
-def test_an_experiment_is_run_with_each_model(bottleneck):
-    plan = planned(bottleneck, "--experiment", "multi30k_joined", "--models", "rnn,bahdanau")
-    assert plan["rnn-seed1"] == ("experiment=multi30k_joined", "model=rnn", "seed=1")
+def test_an_experiment_has_one_file_and_the_model_is_chosen_in_it():
+    found = planned("--experiment", "bible", "--models", "rnn,bahdanau")
+    assert found["rnn-seed1"] == ("experiment=bible", "model=rnn", "seed=1")
 
 
 @pytest.mark.parametrize("option", ["seed=3", "model=rnn", "hydra.run.dir=x"])
@@ -116,14 +112,14 @@ def test_one_command_trains_compares_and_keeps_what_is_finished(bottleneck, tmp_
     assert "Training rnn" in (tmp_path / "out/runs/rnn-seed1.log").read_text(encoding="utf-8")
     trained = tmp_path / "out/runs/rnn-seed1/metrics.json"
     before = trained.stat().st_mtime_ns
-    monkeypatch.setattr(bottleneck.subprocess, "Popen", None)  # trains nothing any more
+    monkeypatch.setattr(plan.subprocess, "Popen", None)  # trains nothing any more
     assert bottleneck.main(arguments) == 0
     assert trained.stat().st_mtime_ns == before
     assert bottleneck.main([*arguments, "label_smoothing=0.2"]) == 1
     later = ["--models", "transformer", *arguments[2:], "--set", "transformer", "optimizer.lr=1e-4"]
-    parse = bottleneck._parser().parse_intermixed_args
-    assert bottleneck._same_options(parse(later))
-    assert not bottleneck._same_options(parse([*arguments, "threads=2"]))
+    parse = plan.parse
+    assert plan.same_options(parse(later))
+    assert not plan.same_options(parse([*arguments, "threads=2"]))
 
 
 def test_an_experiment_that_is_told_to_stop_stops_its_training(bottleneck, tmp_path, monkeypatch):

@@ -5,10 +5,9 @@ import json
 import pytest
 from fabricated_runs import corpus, write_run
 
-from nmt.study.comparison import contrasts
-from nmt.study.comparison.results import compare
-from nmt.study.figures.length import draw_kinds
-from nmt.study.report.report import write_report
+from nmt.study.findings import contrasts, kinds
+from nmt.study.report import write_report
+from nmt.study.results import compare
 
 LENGTHS = [4, 5, 6, 14, 15, 16]
 KINDS = ["sentence", "multi", "sentence", "multi", "multi", "multi"]
@@ -32,9 +31,9 @@ def results(tmp_path, monkeypatch):
 
 
 def test_each_kind_is_scored_alone(results):
-    kinds = results["kinds"]
-    assert list(kinds) == ["sentence", "multi"]
-    single, multi = kinds["sentence"]["systems"]["rnn"], kinds["multi"]["systems"]["rnn"]
+    found = results["kinds"]
+    assert list(found) == ["sentence", "multi"]
+    single, multi = found["sentence"]["systems"]["rnn"], found["multi"]["systems"]["rnn"]
     assert [(b["range"], b["num_sentences"]) for b in single] == [("1-10", 2)]
     assert [(b["range"], b["num_sentences"]) for b in multi] == [("1-10", 1), ("11-20", 3)]
     assert single[0]["bleu"]["value"] == pytest.approx(100)
@@ -50,7 +49,7 @@ def test_the_sources_of_each_range_are_counted_by_the_first_part_of_a_document(r
 
 
 def test_the_report_shows_the_kinds_beside_each_other(results, tmp_path):
-    titles = [axes.get_title("left") for axes in draw_kinds(results).axes]
+    titles = [axes.get_title("left") for axes in kinds.draw(results)["bleu_by_kind"].axes]
     assert titles == ["one sentence", "several sentences"]
     written = write_report(tmp_path, results)
     assert "bleu_by_kind.png" in {path.name for path in written}

@@ -15,12 +15,13 @@ from fabricated_runs import corpus, write_probes, write_run
 
 from nmt.cli.compare import main
 from nmt.evaluation.figures import font_families, save_figure
-from nmt.study.comparison import contrasts
-from nmt.study.comparison.results import VERSION, compare, read_results
-from nmt.study.figures.length import draw_by_length, system_styles
-from nmt.study.figures.probes import draw_heat_map
-from nmt.study.figures.slots import draw_words_per_vector
-from nmt.study.report.report import write_report
+from nmt.study.findings import contrasts
+from nmt.study.findings.alignment import draw_heat_map
+from nmt.study.findings.by_length import draw_by_length
+from nmt.study.findings.memory_slots import draw_words_per_vector
+from nmt.study.presentation import system_styles
+from nmt.study.report import write_report
+from nmt.study.results import VERSION, compare, read_results
 
 ROOT = Path(__file__).parents[2]
 LENGTHS = [3, 5, 7, 9, 10, 11, 13, 15, 17, 20, 25]
@@ -145,7 +146,7 @@ def test_all_figures_are_there_and_small(report):
 
 def test_the_headline_has_a_line_and_a_band_for_each_system_and_split(report):
     results = read_results(report / "results.json")
-    axes = draw_by_length(results).axes[0]
+    axes = draw_by_length(results, "bleu", "BLEU").axes[0]
     lines = [line for line in axes.lines if line.get_marker() != "None"]
     drawn = [line.get_ydata().tolist() for line in lines]
     assert drawn == [
@@ -240,7 +241,6 @@ def test_systems_that_do_not_differ_fail_the_expectation_in_words(tmp_path):
     assert "The expectation fails: the interval includes 0" in text
     assert "Under-training" not in text
     assert "With one seed" in text
-    assert "holds 2 sentences only" in text
 
 
 def test_a_baseline_that_fails_short_inputs_is_called_under_trained(tmp_path):
@@ -263,7 +263,7 @@ def test_inputs_joined_of_more_than_in_training_are_called_new(tmp_path, most, i
             data={"concatenate": {"train": [1, 2], "test": [1, most]}},
         )
     text = text_of(compare([tmp_path], split="test_joined"), tmp_path / "report")
-    said = "Training joined 2 sentences at most and the test set 3"
+    said = "Training joined at most 2 sentences, the test set up to 3"
     assert (said in text) == is_new
 
 
@@ -283,8 +283,11 @@ def test_other_budgets_of_the_baseline_stand_beside_the_primary_statistic(tmp_pa
     write_run(tmp_path / "c", wrong(0), model_name="bahdanau")
     text = text_of(compare([tmp_path]), tmp_path / "out")
     assert "Primary statistic: (bahdanau − rnn, max_steps=100 at" in text
-    assert "Other systems with one constant context: rnn, max_steps=400 (400 updates) 100.0" in text
-    assert "Against rnn, max_steps=100" in text
+    assert (
+        "Other systems with one constant context: rnn, max_steps=400 (400 updates) has 100.0"
+        in text
+    )
+    assert "tested against rnn, max_steps=100" in text
 
 
 def test_slots_that_help_and_slots_that_do_not_are_told_apart(tmp_path):
@@ -299,18 +302,18 @@ def test_slots_that_help_and_slots_that_do_not_are_told_apart(tmp_path):
     text = text_of(compare([tmp_path / "1", tmp_path / "2"]), tmp_path / "out")
     assert "As expected, mean BLEU rises" in text
     text = text_of(compare([tmp_path]), tmp_path / "out")
-    assert "does not hold for the means at 3 of 6 steps" in text
+    assert "The means do not at 3 of 6 steps" in text
 
 
 def test_intervals_of_few_seeds_say_what_they_do_not_hold(tmp_path):
     for seed in (1, 2):
         write_run(tmp_path / f"b{seed}", wrong(0), model_name="bahdanau", seed=seed)
     text = text_of(compare([tmp_path]), tmp_path / "out")
-    assert "fewer than 5 seeds are somewhat too narrow" in text
+    assert "Intervals over few seeds are too narrow" in text
     assert "With one seed" not in text
     write_run(tmp_path / "rnn", wrong(0.1))
     text = text_of(compare([tmp_path]), tmp_path / "out")
-    assert "With one seed (rnn), intervals hold what other test sentences would change" in text
+    assert "With one seed (rnn), an interval shows how other test sentences" in text
 
 
 def test_probes_of_slots_alone_leave_no_empty_figures(tmp_path):
@@ -326,7 +329,7 @@ def test_without_the_minimal_pair_there_is_no_primary_statistic(tmp_path):
     for name in ("rnn", "transformer"):
         write_run(tmp_path / name, wrong(0.01), model_name=name)
     text = text_of(compare([tmp_path]), tmp_path / "out")
-    assert "there is no primary statistic" in text
+    assert "There is no primary statistic" in text
 
 
 def test_warnings_are_printed_and_reported(tmp_path, capsys):
@@ -354,7 +357,7 @@ def test_marks_in_sentences_stay_text(report, tmp_path):
 
 def test_a_heat_map_shows_the_words_of_each_system():
     systems = dict.fromkeys(("bahdanau", "transformer"), ATTENTION["attention"][0])
-    figure = draw_heat_map({"index": 4, "systems": systems})
+    figure = draw_heat_map(systems)
     first, second = figure.axes[:2]
     for axes, name in ((first, "bahdanau"), (second, "transformer")):
         assert [label.get_text() for label in axes.get_xticklabels()] == ["he", "<runs>", "."]
@@ -369,7 +372,7 @@ def test_chinese_words_are_drawn_with_a_font_that_has_them_or_the_lack_is_named(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fonts = font_families("你好hello")
-        figure = draw_heat_map({"index": 0, "systems": {"bahdanau": words}})
+        figure = draw_heat_map({"bahdanau": words})
         png, _ = save_figure(figure, tmp_path, "attention_0")
     assert png.stat().st_size > 1000
     messages = {str(warning.message) for warning in caught}
@@ -429,7 +432,7 @@ def test_comparing_needs_no_torch():
     """The import of the program, in a fresh interpreter."""
 
     code = (
-        "import sys, nmt.cli.compare, nmt.study.comparison.results, nmt.study.report.report;"
+        "import sys, nmt.cli.compare, nmt.study.results, nmt.study.report;"
         "print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)

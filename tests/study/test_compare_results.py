@@ -11,14 +11,13 @@ import yaml
 from fabricated_runs import corpus, translations, write_probes, write_run
 from sacrebleu.metrics.chrf import CHRF
 
-from nmt.evaluation.by_length import bleu_by_length
+from nmt.evaluation.by_length import bleu_by_length, sort_by_length
 from nmt.evaluation.metrics import failures
 from nmt.evaluation.results import read_run
-from nmt.study.comparison import contrasts
-from nmt.study.comparison.capacity import explained, half_load, isotonic_fit
-from nmt.study.comparison.contrasts import compared_ranges
-from nmt.study.comparison.results import compare
-from nmt.study.comparison.split_scores import length_ranges
+from nmt.study.findings import contrasts
+from nmt.study.findings.contrasts import compared_ranges
+from nmt.study.findings.memory_slots import explained, half_load, isotonic_fit
+from nmt.study.results import compare
 
 LENGTHS = [3, 5, 7, 8, 9, 10, 11, 13, 15, 17, 19, 20, 21, 25]
 SPLITS = {"test": corpus(LENGTHS), "test_long": corpus([31, 33, 35], seed=1)}
@@ -164,11 +163,11 @@ def test_the_primary_statistic_is_the_difference_of_differences(runs):
 
 
 def test_the_long_range_is_41_to_50_or_with_joined_inputs_the_longest_of_training():
-    ranges = length_ranges(np.array([5, 25, 45, 55, 65, 90]))
+    ranges = [each for each in sort_by_length([5, 25, 45, 55, 65, 90]) if each[1]]
     found = {
         (longest, joins): compared_ranges(
             ranges, {"longest_train": longest, "most_joined": {"train": 2} if joins else None}
-        )[1].label
+        )[1][0].label
         for longest in (49, 50, 60, 85)
         for joins in (False, True)
     }

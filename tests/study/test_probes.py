@@ -19,17 +19,17 @@ from number_words import (
 )
 from omegaconf import OmegaConf
 
-import nmt.study.probes.probe
 from nmt.alignment import attention_links, gold_links, score_alignment
 from nmt.cli.probe import main
 from nmt.data.batch import collate
 from nmt.evaluation.results import TranslatedSentence
-from nmt.study.probes import probe_run
-from nmt.study.probes.cost import count_training_flops
-from nmt.study.probes.joined import groups_by_size
-from nmt.study.probes.likelihood import nll_by_length_and_position
-from nmt.study.probes.trained_run import TrainedRun
-from nmt.study.probes.training_sample import sample_by_length, training_inputs
+from nmt.study import measure
+from nmt.study.findings import cost
+from nmt.study.findings.cost import count_training_flops
+from nmt.study.findings.joined import groups_by_size
+from nmt.study.findings.likelihood import nll_by_length_and_position
+from nmt.study.findings.training_inputs import sample_by_length, training_inputs
+from nmt.study.measure import TrainedRun, probe_run
 from nmt.translator import TranslationScore, Translator
 
 
@@ -82,7 +82,7 @@ def lines(run, name):
 
 
 def data_of(run):
-    return nmt.study.probes.probe.load_run(run, device="cpu").data
+    return measure.load_run(run, device="cpu").data
 
 
 # Joined inputs.
@@ -434,7 +434,7 @@ def test_a_probe_that_fails_leaves_nothing_behind(plain, tmp_path, monkeypatch):
     run = copied(plain, tmp_path)
     is_kept = mark(run)
     before = sorted(run.iterdir())
-    monkeypatch.setattr(nmt.study.probes.probe, "probe_cost", lambda run: 1 / 0)
+    monkeypatch.setattr(cost, "count_training_flops", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         probe_run(run, force=True)
     assert sorted(run.iterdir()) == before

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmt.study.comparison.significance import holm, paired_test
+from nmt.study.statistics import holm, paired_test
 
 NUMBERS = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
 

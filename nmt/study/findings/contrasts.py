@@ -1,0 +1,366 @@
+"""Does length cost one system more than another? The difference of differences and its tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from nmt.study.presentation import Results, Section, Table, main_split, number, with_interval
+from nmt.study.statistics import (
+    NUM_TRIALS,
+    Gap,
+    Members,
+    Ranges,
+    SplitScores,
+    chrf_of,
+    holm,
+    paired_test,
+)
+from nmt.study.systems import Comparison, System, primary_pair
+
+if TYPE_CHECKING:
+    from nmt.study.measure import TrainedRun
+
+# End of the protocol's range of long inputs, 41-50.
+LONGEST_CONTRASTED = 50
+# On the built-in corpus, a system below this on short inputs has not learnt the task yet.
+TRAINED_BLEU = 80.0
+
+
+def measure(run: TrainedRun) -> Mapping[str, Any]:
+    """Measures nothing: test translations are enough."""
+    return {}
+
+
+def score(comparison: Comparison) -> Mapping[str, Any]:
+    """Contrasts every pair of the shown systems; the fall with length is of all systems."""
+    scores, systems = comparison.main, comparison.shown
+    ends = compared_ranges(scores.ranges, comparison.task)
+    entry: dict[str, Any] = {"falls": {}, "differences": [], "tests": None}
+    if ends:
+        entry["falls"] = {
+            system.label: _fall(scores, system, ends) for system in comparison.systems
+        }
+    if len(systems) > 1:
+        primary = primary_pair(systems)
+        entry["differences"] = [
+            {
+                "baseline": baseline.label,
+                "system": system.label,
+                "primary": (baseline, system) == primary,
+                "overall": _gap(scores, baseline, system, scores.everything).entry(),
+                **(_contrast(scores, baseline, system, ends) if ends else {}),
+                "regression": _regression(scores, baseline.label, system.label),
+            }
+            for baseline, system in _pairs(systems, primary)
+        ]
+        baseline = primary[0] if primary else systems[0]
+        entry["tests"] = _paired_tests(comparison, baseline)
+    return entry
+
+
+def compared_ranges(ranges: Ranges, task: Mapping[str, Any]) -> Ranges | None:
+    """Returns the short and the long range to contrast; None where there is only one.
+
+    The short one is the first. The long one is 41-50, or the longest below it that lies within
+    the lengths of training; where training joined inputs, the longest within training. If none
+    but the first lies within, it is the last.
+
+    Args:
+        ranges: Those that hold sentences.
+        task: `longest_train` and `most_joined` of the compared runs.
+    """
+    longest = task["longest_train"]
+    most = longest if task["most_joined"] else min(longest, LONGEST_CONTRASTED)
+    short, *longer = ranges
+    within = [r for r in longer if r[0].high is not None and r[0].high <= most] or longer
+    return (short, within[-1]) if within else None
+
+
+def _pairs(
+    systems: Sequence[System], primary: tuple[System, System] | None
+) -> Iterator[tuple[System, System]]:
+    """Yields every pair as (baseline, system); the primary pair comes first."""
+    if primary:
+        yield primary
+    for a, b in combinations(systems, 2):
+        if primary not in ((a, b), (b, a)):
+            yield (b, a) if b.role == "constant" and a.role != "constant" else (a, b)
+
+
+def _gap(scores: SplitScores, baseline: System, system: System, members: Members) -> Gap:
+    return scores.bleu(system.label, members).minus(scores.bleu(baseline.label, members))
+
+
+def _fall(scores: SplitScores, system: System, ends: Ranges) -> dict[str, Any]:
+    """Returns BLEU on long inputs minus BLEU on short ones."""
+    (short, short_members), (long, long_members) = ends
+    fall = scores.bleu(system.label, long_members).minus(scores.bleu(system.label, short_members))
+    return {"short_range": short.label, "long_range": long.label, **fall.entry()}
+
+
+def _contrast(
+    scores: SplitScores, baseline: System, system: System, ends: Ranges
+) -> dict[str, Any]:
+    short, long = (bucket.label for bucket, _ in ends)
+    gaps = {
+        bucket.label: _gap(scores, baseline, system, members) for bucket, members in scores.ranges
+    }
+    beyond_short = {label: gap.minus(gaps[short]).entry() for label, gap in gaps.items()}
+    return {
+        "short": {"range": short, **gaps[short].entry()},
+        "long": {"range": long, **gaps[long].entry()},
+        "difference_of_differences": beyond_short[long],
+        "by_range": [
+            {"range": label, **entry} for label, entry in beyond_short.items() if label != short
+        ],
+    }
+
+
+def _regression(scores: SplitScores, baseline: str, system: str) -> dict[str, Any]:
+    """Fits sentence chrF = a + b length/10 + c system + d length/10 system, by least squares."""
+    tens = scores.lengths / 10
+    means = [chrf_of(scores.chrf_counts[label]).mean(0) for label in (baseline, system)]
+    is_system = np.repeat([0.0, 1.0], len(tens))
+    both = np.tile(tens, 2)
+    design = np.stack([np.ones_like(both), both, is_system, both * is_system], axis=1)
+    coefficients = np.linalg.lstsq(design, np.concatenate(means), rcond=None)[0].tolist()
+    names = ("intercept", "length_per_10", "system")
+    return {
+        **dict(zip(names, coefficients, strict=False)),
+        "interaction": scores.chrf_slope(system).minus(scores.chrf_slope(baseline)).entry(),
+    }
+
+
+def _paired_tests(comparison: Comparison, baseline: System) -> dict[str, Any]:
+    """Tests every system against the baseline, on the split and each range, Holm-corrected.
+
+    One seed each, the lowest that both have: the test exchanges translations of a sentence, so
+    each sentence may come once only. What seeds change is for the intervals to say.
+    """
+    scores = comparison.main
+    parts = [("all", scores.everything)]
+    parts += [(bucket.label, members) for bucket, members in scores.ranges]
+    tests = [
+        {**_test(comparison, (baseline, system), members), "system": system.label, "range": label}
+        for system in comparison.shown
+        if system is not baseline
+        for label, members in parts
+    ]
+    corrected = holm([test["p_value"] for test in tests])
+    return {
+        "baseline": baseline.label,
+        "num_trials": NUM_TRIALS,
+        "results": [{**test, "p_holm": p} for test, p in zip(tests, corrected, strict=True)],
+    }
+
+
+def _test(comparison: Comparison, pair: tuple[System, System], members: Members) -> dict[str, Any]:
+    seeds = [[run.seed for run in system.runs] for system in pair]
+    common = sorted(set(seeds[0]) & set(seeds[1]))
+    places = [known.index(common[0]) if common else 0 for known in seeds]
+    rows = [
+        comparison.main.sentences[system.label][place]
+        for system, place in zip(pair, places, strict=True)
+    ]
+    ours, theirs = ([side[index].hypothesis for index in members] for side in rows)
+    references = [rows[0][index].reference for index in members]
+    result = paired_test(
+        ours, theirs, references, target_lang=comparison.target_lang, num_trials=NUM_TRIALS
+    )
+    return {
+        "seeds": [known[place] for known, place in zip(seeds, places, strict=True)],
+        "num_sentences": len(members),
+        "baseline_bleu": result.baseline_bleu,
+        "bleu": result.bleu,
+        "p_value": result.p_value,
+    }
+
+
+def draw(results: Results) -> Mapping[str, Figure]:
+    """Draws nothing: the gaps are seen in the headline figure."""
+    return {}
+
+
+def tell(results: Results) -> list[Section]:
+    """Tells the primary statistic, then tests and the regression."""
+    if not results["differences"]:
+        return []
+    return [primary_statistic(results), _tell_tests(results), _tell_regression(results)]
+
+
+def primary_statistic(results: Results) -> Section:
+    """Tells the difference of differences of the minimal pair, and of all others as secondary."""
+    found = [entry for entry in results["differences"] if "long" in entry]
+    primary = next((entry for entry in found if entry["primary"]), None)
+    if primary:
+        before = _tell_primary(results, primary)
+    elif any(entry["primary"] for entry in results["differences"]):
+        before = ["All inputs lie in one range of lengths: there is no difference of differences."]
+    else:
+        before = [
+            "There is no primary statistic: the minimal pair (one constant context and attention, "
+            "trained for the same number of updates) is not among these runs."
+        ]
+    tables = []
+    if found:
+        names = [f"{entry['system']} − {entry['baseline']}" for entry in found]
+        short, long = found[0]["short"]["range"], found[0]["long"]["range"]
+        keys = ("short", "long", "difference_of_differences", "overall")
+        rows = [
+            (
+                name,
+                "primary" if entry["primary"] else "secondary",
+                *(with_interval(entry[key]) for key in keys),
+            )
+            for name, entry in zip(names, found, strict=True)
+        ]
+        columns = ("contrast", "", "short", "long", "long minus short", "all")
+        caption = f"Differences in BLEU at {short} (short) and {long} (long), 95 % intervals"
+        tables.append(Table(columns, rows, caption))
+        ranges = [each["range"] for each in found[0]["by_range"]]
+        rows_by_range = [
+            (name, *map(with_interval, entry["by_range"]))
+            for name, entry in zip(names, found, strict=True)
+        ]
+        caption = f"The difference in BLEU in every range minus that at {short}"
+        tables.append(Table(("contrast", *ranges), rows_by_range, caption))
+    return Section("What length costs: the difference of differences", before, tables=tables)
+
+
+def _tell_primary(results: Results, primary: Mapping[str, Any]) -> list[str]:
+    value, baseline = primary["difference_of_differences"], primary["baseline"]
+    long, short = primary["long"]["range"], primary["short"]["range"]
+    pair = f"{primary['system']} − {baseline}"
+    texts = [
+        f"Primary statistic: ({pair} at {long}) − ({pair} at {short}) = {with_interval(value)} "
+        "BLEU."
+    ]
+    if value["low"] is not None and value["low"] <= 0 <= value["high"]:
+        texts.append(
+            "The expectation fails: the interval includes 0, so these runs do not show that the "
+            "gap between the two changes with input length."
+        )
+    elif value["high"] is not None and value["high"] < 0:
+        texts.append(
+            "The expectation fails: the gap is smaller on long inputs than on short ones, which is "
+            "the opposite of what a bottleneck would do."
+        )
+    joined = results["task"]["most_joined"] or {}
+    if results["split"] == "test_joined" and joined.get("test", 1) > joined.get("train", 1):
+        texts.append(
+            f"Training joined at most {joined.get('train', 1)} sentences, the test set up to "
+            f"{joined['test']}: the longest inputs are also of a new kind."
+        )
+    table = main_split(results)
+    scores = {
+        system["label"]: {b["range"]: b["bleu"] for b in table[system["label"]]["buckets"]}
+        for system in results["systems"]
+        if system["role"] == "constant" or system["label"] == primary["system"]
+    }
+    first = next(iter(scores[baseline]))
+    others = [
+        f"{system['label']} ({number(system['updates'], 0)} updates) has "
+        f"{with_interval(scores[system['label']][first])} at {first} and "
+        f"{with_interval(scores[system['label']][long])} at {long}"
+        for system in results["systems"]
+        if system["role"] == "constant" and system["label"] != baseline
+    ]
+    if others:
+        texts.append(f"Other systems with one constant context: {'; '.join(others)}.")
+    values = {
+        label: {name: bleu["value"] for name, bleu in ours.items()}
+        for label, ours in scores.items()
+    }
+    if results["task"]["data"] == "grammar":
+        if values[baseline][first] < TRAINED_BLEU:
+            learnt = {
+                label: ours[long]
+                for label, ours in values.items()
+                if label != primary["system"] and ours[first] >= TRAINED_BLEU
+            }
+            texts.append(
+                _tell_under_training(baseline, values[baseline][first], first, long, learnt)
+            )
+    elif primary["short"]["low"] is not None and primary["short"]["low"] > 0:
+        # Short inputs should show no bottleneck.
+        texts.append(
+            f"Under-training is not excluded: at {first} {baseline} has "
+            f"{number(values[baseline][first])} BLEU and {primary['system']} has "
+            f"{number(values[primary['system']][first])}. Part of the loss of {baseline} on long "
+            "inputs may come from too little training instead of a bottleneck."
+        )
+    return texts
+
+
+def _tell_under_training(
+    baseline: str, bleu: float, first: str, long: str, learnt: Mapping[str, float]
+) -> str:
+    """Says what a baseline that fails short inputs leaves open, and which other one learnt them."""
+    mark = (
+        f"{baseline} reaches {number(bleu)} BLEU at {first}, less than {TRAINED_BLEU:.0f}, the "
+        "mark for having learnt short inputs. Part of its loss on long inputs may come from too "
+        "little training instead of a bottleneck."
+    )
+    if not learnt:
+        return f"Under-training is not excluded: {mark}"
+    falls = (
+        f"{label} passes the mark and has {number(at)} at {long}" for label, at in learnt.items()
+    )
+    return f"{mark} But {'; '.join(falls)}."
+
+
+def _tell_tests(results: Results) -> Section:
+    tests = results["tests"]
+    columns = ("system", "range", "n", "baseline", "BLEU", "p", "p (Holm)")
+    rows = [
+        (
+            test["system"],
+            test["range"],
+            f"{test['num_sentences']:,}",
+            number(test["baseline_bleu"]),
+            number(test["bleu"]),
+            _p_value(test["p_value"]),
+            _p_value(test["p_holm"]),
+        )
+        for test in tests["results"]
+    ]
+    seeds = sorted({seed for test in tests["results"] for seed in test["seeds"]})
+    before = (
+        f"Each system is tested against {tests['baseline']} by paired approximate randomisation "
+        f"({tests['num_trials']:,} trials, two-sided), corrected for all {len(rows)} tests (Holm). "
+        f"A test takes one seed of each system (seed {', '.join(map(str, seeds))}): it says "
+        "whether these two trained models differ. Whether systems of several seeds differ, the "
+        "intervals above say."
+    )
+    return Section("Paired tests", [before], tables=[Table(columns, rows)])
+
+
+def _p_value(value: float) -> str:
+    return f"{value:.4f}" if value >= 0.0001 else "<0.0001"
+
+
+def _tell_regression(results: Results) -> Section:
+    unit = results["task"]["unit"]
+    columns = ("contrast", "intercept", f"per 10 {unit}s", "system", "interaction")
+    rows = [
+        (
+            f"{entry['system']} − {entry['baseline']}",
+            number(entry["regression"]["intercept"]),
+            number(entry["regression"]["length_per_10"], 2),
+            number(entry["regression"]["system"]),
+            with_interval(entry["regression"]["interaction"]),
+        )
+        for entry in results["differences"]
+    ]
+    before = (
+        "BLEU of ranges is not additive, so here is a second view: least squares of sentence chrF "
+        f"(mean over seeds) on length in tens of {unit}s, on the system, and on both together. The "
+        "interaction is above 0 where the system loses less chrF than the baseline with every ten "
+        f"{unit}s of input."
+    )
+    return Section("Regression of sentence chrF on length", [before], tables=[Table(columns, rows)])

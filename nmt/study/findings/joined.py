@@ -1,0 +1,230 @@
+"""Joined inputs: the same sentences alone and as parts of one longer input.
+
+Long test sentences differ from short ones in more than their length. Here the content is the same;
+what a joined input loses against its sentences translated alone is lost to length, or, with more
+sentences than in any training input, to their number.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from nmt.evaluation.figures import GREY, INK, SHADE, set_score_axis, tidy
+from nmt.evaluation.results import TranslatedSentence
+from nmt.study.presentation import (
+    FigureReference,
+    Results,
+    Section,
+    Table,
+    add_paired_legend,
+    draw_band,
+    number,
+    score_figure,
+    system_styles,
+    with_interval,
+)
+from nmt.study.statistics import score_sentences
+from nmt.study.systems import Comparison
+
+if TYPE_CHECKING:
+    from nmt.study.measure import TrainedRun
+
+MOST_JOINED = 8
+LONGEST_SENTENCE = 15
+LONGEST_MEAN = 80
+NUM_SENTENCES = 240
+_SEED = 1
+
+
+def measure(run: TrainedRun) -> Mapping[str, Any]:
+    """Translates sentences of the test split alone and in groups of 1 to 8, joined.
+
+    The sentences are the single ones of at most 15 words, 240 of them drawn with a fixed seed, so
+    that all runs on a corpus get the same. Every group size has the same sentences in the same
+    order: their references are one text, cut otherwise, so that scores of different sizes compare
+    too, not only joined and alone within a size. Where a size does not divide their number, the
+    last ones are left out (2 of 240 for groups of 7, none for the others). Sizes whose inputs have
+    more than 80 words in the mean are left out. Inputs of more sentences than training ever had
+    are extrapolation, like lengths it never had.
+
+    Returns:
+        joined: A row a group: num_joined, source_words, and the texts reference, joined (the
+        translation of the joined input) and alone (the translations of its sentences, joined).
+    """
+    pairs = run.pairs(run.headline_split)
+    lengths = [run.length(source) for source, _ in pairs]
+    single = run.column(run.headline_split, "num_sentences") or [1] * len(pairs)
+    candidates = [
+        index
+        for index, length in enumerate(lengths)
+        if single[index] == 1 and 0 < length <= LONGEST_SENTENCE
+    ]
+    return {"joined": list(_translate(run, pairs, groups_by_size(candidates, lengths)))}
+
+
+def groups_by_size(candidates: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:
+    """Draws the sentences and cuts them into neighbours, once for each group size.
+
+    Args:
+        candidates: Numbers of the sentences to choose from.
+        lengths: The length of every sentence of the split.
+
+    Returns:
+        The groups of one, then those of two, and so on up to eight.
+    """
+    order = random.Random(_SEED).sample(candidates, min(NUM_SENTENCES, len(candidates)))
+    groups = []
+    for size in range(1, MOST_JOINED + 1):
+        whole = [order[i : i + size] for i in range(0, len(order) - size + 1, size)]
+        num_words = sum(lengths[index] for group in whole for index in group)
+        if whole and num_words <= LONGEST_MEAN * len(whole):
+            groups += whole
+    return groups
+
+
+def _translate(
+    run: TrainedRun, pairs: Sequence[tuple[str, str]], groups: Sequence[Sequence[int]]
+) -> Iterator[dict[str, Any]]:
+    sources = [run.join_sources([pairs[index][0] for index in group]) for group in groups]
+    hypotheses = run.translate(sources)
+    alone = {
+        group[0]: text for group, text in zip(groups, hypotheses, strict=True) if len(group) == 1
+    }
+    for group, source, hypothesis in zip(groups, sources, hypotheses, strict=True):
+        yield {
+            "num_joined": len(group),
+            "source_words": run.length(source),
+            "reference": run.join_targets([pairs[index][1] for index in group]),
+            "joined": hypothesis,
+            "alone": run.join_targets([alone[index] for index in group]),
+        }
+
+
+def score(comparison: Comparison) -> Mapping[str, Any]:
+    """Scores joined inputs and the same sentences translated alone, by number joined."""
+    probed = comparison.probed("joined", "joined inputs", text=lambda row: row["reference"])
+    if not any(system.label in probed for system in comparison.shown):
+        return {"joined": None}
+    first = next(iter(probed.values()))[0]
+    numbers = np.array([row["num_joined"] for row in first])
+    words = np.array([row["source_words"] for row in first])
+    groups = {int(size): np.flatnonzero(numbers == size) for size in np.unique(numbers)}
+    systems = {}
+    for label, runs in probed.items():
+        texts = {kind: [_sentences(rows, kind) for rows in runs] for kind in ("joined", "alone")}
+        scores = score_sentences(texts, target_lang=comparison.target_lang, strata=numbers.tolist())
+        measured = {kind: [scores.bleu(kind, each) for each in groups.values()] for kind in texts}
+        systems[label] = {
+            **{kind: [each.entry() for each in found] for kind, found in measured.items()},
+            "difference": [
+                long.minus(short).entry()
+                for long, short in zip(measured["joined"], measured["alone"], strict=True)
+            ],
+        }
+    return {
+        "joined": {
+            "groups": [
+                {
+                    "num_joined": size,
+                    "source_words": float(words[members].mean()),
+                    "num_groups": len(members),
+                }
+                for size, members in groups.items()
+            ],
+            "systems": systems,
+        }
+    }
+
+
+def _sentences(rows: Sequence[Mapping[str, Any]], kind: str) -> list[TranslatedSentence]:
+    return [
+        TranslatedSentence(
+            index=index,
+            source="",
+            reference=row["reference"],
+            hypothesis=row[kind],
+            score=0.0,
+            source_words=row["source_words"],
+        )
+        for index, row in enumerate(rows)
+    ]
+
+
+def draw(results: Results) -> Mapping[str, Figure]:
+    """Draws BLEU of joined inputs (solid) and of the same sentences translated alone (dashed)."""
+    joined, unit = results["joined"], results["task"]["unit"]
+    if joined is None:
+        return {}
+    figure, axes = score_figure("The same sentences, joined into one input or alone")
+    xs = [group["source_words"] for group in joined["groups"]]
+    for label, style in system_styles(results).items():
+        for kind, dashes in (("joined", "-"), ("alone", "--")):
+            if label in joined["systems"]:
+                look, values = replace(style, dashes=dashes), joined["systems"][label][kind]
+                draw_band(axes, xs, values, look, f"{label}, {kind}")
+    ticks = [f"{x:.0f}\n{g['num_joined']}" for x, g in zip(xs, joined["groups"], strict=True)]
+    axes.set_xticks(xs, ticks, fontsize=8.5)
+    axes.set_xlabel(f"mean input length ({unit}s) / sentences joined", color=INK)
+    set_score_axis(axes, "BLEU")
+    tidy(axes)
+    if results["task"]["longest_train"] < max(xs):
+        _shade_beyond(axes, results["task"]["longest_train"], unit)
+    add_paired_legend(figure)
+    return {"joined_inputs": figure}
+
+
+def _shade_beyond(axes: Axes, longest: float, unit: str) -> None:
+    right = axes.get_xlim()[1]
+    axes.axvspan(longest, right, color=SHADE, linewidth=0, zorder=0)
+    axes.axvline(longest, color=GREY, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
+    axes.set_xlim(right=right)
+    axes.annotate(
+        f"extrapolation: over {longest} {unit}s",
+        xy=(1, 1),
+        xytext=(0, 4),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="right",
+        va="bottom",
+        fontsize=8.5,
+        color=GREY,
+    )
+
+
+def tell(results: Results) -> list[Section]:
+    """Tells the control that changes length alone."""
+    found = results["joined"]
+    if found is None:
+        return []
+    columns = ("system", "joined", "mean length", "n", "BLEU joined", "BLEU alone", "difference")
+    rows = [
+        (
+            label,
+            str(group["num_joined"]),
+            number(group["source_words"]),
+            str(group["num_groups"]),
+            *(with_interval(system[kind][place]) for kind in ("joined", "alone", "difference")),
+        )
+        for label, system in found["systems"].items()
+        for place, group in enumerate(found["groups"])
+    ]
+    return [
+        Section(
+            "Joined inputs: the same content, longer",
+            [
+                "The same sentences are translated one by one and joined into one input, and "
+                "scored against the same references. The content is the same; only the input is "
+                "longer. An input of more sentences than any in training is also of a new kind: "
+                "where a system falls only there, this does not distinguish length from kind."
+            ],
+            [FigureReference("joined_inputs", "BLEU of joined inputs and of their parts alone")],
+            [Table(columns, rows)],
+        )
+    ]

@@ -1,3 +1,0 @@
-"""The report of a comparison, from `results.json` alone."""
-
-from __future__ import annotations
