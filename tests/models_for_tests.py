@@ -1,33 +1,22 @@
-"""The models at tiny sizes, a different number for every dimension."""
+"""The models of `conf/model`: those that have a line in `TINY` at tiny sizes, others as they are."""
 
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nmt.checkpoint import build
 from nmt.models.encoder_decoder import EncoderDecoder
-from nmt.models.recurrent import RecurrentEncoderDecoder
-from nmt.models.sutskever import StackedEncoderDecoder
-from nmt.models.transformer import Transformer
 
-MODEL_NAMES = ["sutskever", "rnn", "bahdanau", "transformer"]
-ATTENDING = ["bahdanau", "transformer"]
+CONF = Path(__file__).parents[1] / "conf" / "model"
 VOCAB_SIZE = 53
 
-RECURRENT = {
-    "width": 13,
-    "encoder_hidden": 7,
-    "decoder_hidden": 17,
-    "encoder_layers": 1,
-    "dropout": 0.0,
-    "memory_slots": None,
-}
-KINDS = {
-    "sutskever": StackedEncoderDecoder,
-    "rnn": RecurrentEncoderDecoder,
-    "bahdanau": RecurrentEncoderDecoder,
-    "transformer": Transformer,
-}
-TARGETS = {name: f"{kind.__module__}.{kind.__qualname__}" for name, kind in KINDS.items()}
-OPTIONS = {
-    "sutskever": {"width": 13, "hidden": 17, "layers": 2, "dropout": 0.0, "reverse_source": True},
-    "rnn": {**RECURRENT, "attention": "none", "attention_dim": None},
-    "bahdanau": {**RECURRENT, "attention": "additive", "attention_dim": 11},
+# A different number for every dimension.
+RECURRENT = {"width": 13, "encoder_hidden": 7, "decoder_hidden": 17}
+TINY = {
+    "sutskever": {"width": 13, "hidden": 17},
+    "rnn": RECURRENT,
+    "bahdanau": {**RECURRENT, "attention_dim": 11},
     "transformer": {
         "width": 24,
         "num_heads": 4,
@@ -35,15 +24,27 @@ OPTIONS = {
         "feed_forward": 19,
         "encoder_layers": 3,
         "decoder_layers": 2,
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-        "positions": "rope",
         "max_positions": 41,
-        "memory_slots": None,
     },
 }
+MODEL_NAMES = list(TINY)
+ATTENDING = ["bahdanau", "transformer"]
 
 
-def tiny_model(name: str, *, vocab_size: int = VOCAB_SIZE, **options) -> EncoderDecoder:
-    """Returns a new model of that name in evaluation mode; `options` replace its defaults."""
-    return KINDS[name](vocab_size=vocab_size, **{**OPTIONS[name], **options}).eval()
+def configuration(name: str) -> dict[str, Any]:
+    """Returns the keys of a file in `conf/model` and of those it inherits from."""
+    own = yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))
+    inherited: dict[str, Any] = {}
+    for other in own.pop("defaults", []):
+        inherited |= configuration(other) if other != "_self_" else {}
+    return inherited | own
+
+
+def tiny_model(name: str, *, vocab_size: int = VOCAB_SIZE, **changes: Any) -> EncoderDecoder:
+    """Returns a new model of that name in evaluation mode; `changes` replace its options."""
+    options = configuration(name) | TINY.get(name, {}) | changes
+    return build(options, vocab_size=vocab_size).eval()
+
+
+OPTIONS = {name: configuration(name) | sizes for name, sizes in TINY.items()}
+TARGETS = {name: options.pop("_target_") for name, options in OPTIONS.items()}

@@ -27,7 +27,6 @@ from nmt.decoding.search import (
     Hypothesis,
     Search,
     hypothesis,
-    largest,
     penalised,
     sentences_to_keep,
 )
@@ -196,7 +195,7 @@ def _best_extensions(beam: _Beam, log_probs: Tensor, beam_size: int) -> tuple[_B
     """
     num_sentences = len(beam.sentences)
     count = min(beam_size, log_probs.shape[-1])
-    best, ids = largest(log_probs, count)
+    best, ids = log_probs.topk(count, -1)
     log_probs = (best + beam.log_probs.reshape(-1, 1)).view(num_sentences, -1)
     log_probs, chosen = log_probs.topk(min(beam_size, log_probs.shape[-1]), -1)
     parents = chosen // count

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from nmt.decoding.search import Constraints, Hypothesis, Search, largest, roll_out
+from nmt.decoding.search import Constraints, Hypothesis, Search, roll_out
 from nmt.models.encoder_decoder import EncoderDecoder
 
 
@@ -29,5 +29,5 @@ class GreedySearch(Search):
 
 
 def _most_probable(log_probs: Tensor, rows: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    best, tokens = largest(log_probs, 1)
-    return best.squeeze(-1), tokens.squeeze(-1)
+    best, tokens = log_probs.max(-1)
+    return best, tokens

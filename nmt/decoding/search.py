@@ -35,7 +35,6 @@ from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.special_tokens import BOS, EOS, PAD, UNK
 
 EXTRA_LENGTH = 10  # tokens that every sentence may have on top of its share of the source length
-_GROUP = 32  # neighbouring ids that `largest` sees as one at first
 
 
 @dataclass(frozen=True)
@@ -213,28 +212,6 @@ def sentences_to_keep(done: Tensor) -> Tensor | None:
     if 4 * num_done < len(done) or num_done == 0:
         return None
     return (~done).nonzero().squeeze(-1)
-
-
-def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Returns the largest entries of each row, falling, and their places: `x.topk(count)`, sooner.
-
-    The `count` largest lie in the `count` groups of columns with the largest maxima, and maxima
-    of groups cost a single pass; `topk` copies every entry with its place.
-
-    Args:
-        x: (N, V).
-        count: At most V.
-    """
-    num_groups = x.shape[1] // _GROUP
-    if num_groups <= 2 * count:
-        return x.topk(count, -1)
-    maxima = x[:, : num_groups * _GROUP].view(-1, num_groups, _GROUP).amax(-1)
-    groups = maxima.topk(count, -1).indices
-    places = (groups[..., None] * _GROUP + torch.arange(_GROUP, device=x.device)).flatten(1)
-    rest = torch.arange(num_groups * _GROUP, x.shape[1], device=x.device)
-    places = torch.cat([places, rest.expand(len(x), -1)], -1)
-    values, winners = x.gather(1, places).topk(count, -1)
-    return values, places.gather(1, winners)
 
 
 def roll_out(

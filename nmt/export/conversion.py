@@ -96,7 +96,7 @@ def _supported(model: EncoderDecoder) -> Transformer:
 def _empty_spec(model: Transformer) -> Any:
     specs = import_ctranslate2().specs
     attention = model.encoder_layers[0].self_attention
-    num_heads, num_kv_heads, _ = attention.sections
+    num_heads, num_kv_heads = attention.num_heads, attention.num_kv_heads
     shared: dict[str, Any] = {
         "num_heads": num_heads,
         "num_heads_kv": None if num_kv_heads == num_heads else num_kv_heads,
@@ -106,7 +106,10 @@ def _empty_spec(model: Transformer) -> Any:
         "rms_norm": True,
     }
     if model.positions.kind == "rope":
-        shared |= {"rotary_dim": attention.head_width, "rotary_interleave": False}
+        shared |= {
+            "rotary_dim": model.embedding.table.embedding_dim // num_heads,
+            "rotary_interleave": False,
+        }
     return specs.TransformerSpec(
         specs.TransformerEncoderSpec(num_layers=len(model.encoder_layers), **shared),
         specs.TransformerDecoderSpec(num_layers=len(model.decoder_layers), **shared),

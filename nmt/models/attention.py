@@ -108,7 +108,8 @@ def dot_product_attention(
     """
     if mask is not None and mask.is_floating_point():
         # Its lowest finite number would be -inf in a type of half precision.
-        mask = mask.clamp(min=torch.finfo(query.dtype).min).to(query.dtype)
+        lowest = max(torch.finfo(query.dtype).min, torch.finfo(mask.dtype).min)
+        mask = mask.clamp(min=lowest).to(query.dtype)
     groups = query.shape[1] // keys.shape[1]
     if groups > 1 and query.shape[2] == 1 and (mask is None or mask.shape[-3] == 1):
         return shared_attention(query, keys, values, mask=mask, dropout=dropout)
@@ -129,7 +130,7 @@ def dot_product_attention(
             attn_mask=mask,
             dropout_p=dropout,
             is_causal=causal,
-            enable_gqa=query.shape[1] != keys.shape[1],
+            enable_gqa=bool(groups > 1 and query.shape[1] != keys.shape[1]),
         )
     return attended.to(kind)
 
@@ -164,9 +165,9 @@ def shared_attention(
     return heads.transpose(1, 2).reshape(query.shape)
 
 
-def split_heads(x: Tensor, head_width: int) -> Tensor:
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Returns x (B, T, heads * d) as (B, heads, T, d)."""
-    return x.view(*x.shape[:-1], -1, head_width).transpose(1, 2)
+    return x.view(*x.shape[:-1], num_heads, x.shape[-1] // num_heads).transpose(1, 2)
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -179,20 +180,20 @@ class SelfAttention(nn.Module):
 
     def __init__(self, width: int, *, num_heads: int, num_kv_heads: int, dropout: float) -> None:
         super().__init__()
-        self.head_width = width // num_heads
-        self.sections = [num_heads, num_kv_heads, num_kv_heads]
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.dropout = dropout
-        self.query_key_value = nn.Linear(width, sum(self.sections) * self.head_width, bias=False)
+        rows = (num_heads + 2 * num_kv_heads) * (width // num_heads)
+        self.query_key_value = nn.Linear(width, rows, bias=False)
         self.output = nn.Linear(width, width, bias=False)
 
     def project(self, x: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
         """Returns query (B, H, T, d), keys and values (B, K, T, d) of x (B, T, D), rotated."""
-        heads = split_heads(self.query_key_value(x), self.head_width)
-        num_heads, num_kv_heads, _ = self.sections
-        query_key, values = torch.split(heads, [num_heads + num_kv_heads, num_kv_heads], dim=1)
+        rotated = self.num_heads + self.num_kv_heads
+        heads = split_heads(self.query_key_value(x), rotated + self.num_kv_heads)
+        query_key, values = torch.split(heads, [rotated, self.num_kv_heads], dim=1)
         if rotation is not None:
             query_key = rotate(query_key, rotation)
-        query, keys = torch.split(query_key, [num_heads, num_kv_heads], dim=1)
+        query, keys = torch.split(query_key, [self.num_heads, self.num_kv_heads], dim=1)
         return query, keys, values
 
     def forward(
@@ -226,19 +227,20 @@ class CrossAttention(nn.Module):
 
     def __init__(self, width: int, *, num_heads: int, num_kv_heads: int, dropout: float) -> None:
         super().__init__()
-        self.head_width = width // num_heads
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.dropout = dropout
         self.query = nn.Linear(width, width, bias=False)
-        self.key_value = nn.Linear(width, 2 * num_kv_heads * self.head_width, bias=False)
+        self.key_value = nn.Linear(width, 2 * num_kv_heads * (width // num_heads), bias=False)
         self.output = nn.Linear(width, width, bias=False)
 
     def project(self, x: Tensor) -> Tensor:
         """Returns the query (B, H, T, d) of x (B, T, D)."""
-        return split_heads(self.query(x), self.head_width)
+        return split_heads(self.query(x), self.num_heads)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Returns keys and values (B, K, S, d) of the memory (B, S, D)."""
-        keys, values = split_heads(self.key_value(memory), self.head_width).chunk(2, dim=1)
+        heads = split_heads(self.key_value(memory), 2 * self.num_kv_heads)
+        keys, values = torch.split(heads, [self.num_kv_heads] * 2, dim=1)
         return keys, values
 
     def forward(

@@ -10,12 +10,24 @@ A model is `start(source) -> state`, then `step(tokens, state) -> (logits, state
 needed. Teacher forcing is one step with T tokens; decoding is T steps with one token each; both
 are the same code, so that they cannot disagree.
 
-The one joint embedding of source and target, which is the output projection as well.
+A new model is one file here and one `conf/model/NAME.yaml`; `nmt.models.sutskever` is the example
+to copy. It provides
+
+* a constructor with keyword arguments only: the keys of the yaml, and `vocab_size`, which the
+  program supplies;
+* `start`, `step` and `attention`, which raises `UserError` where there is none to show;
+* a frozen `State` with `select` and `reorder`. It may hold plain numbers beside tensors.
+
+A sentence without any token must disturb nobody (`without_empty_rows` of `nmt.models.memory`), and
+the model must work with all its weights in bf16. `TiedEmbedding` (below), `pool_into_slots` (for an
+option `memory_slots`) and the layers of the other models are there to be used. All of this is
+tested by `pytest tests/models --model NAME`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -114,6 +126,10 @@ class EncoderDecoder(nn.Module, ABC):
         Raises:
             UserError: The model has no attention.
         """
+
+    def without_decay(self) -> Iterator[nn.Parameter]:
+        """Yields the parameters that weight decay must spare: those that are no matrices."""
+        yield from (parameter for parameter in self.parameters() if parameter.dim() < 2)
 
     def num_parameters(self) -> NumParameters:
         """Counts the parameters, those of embedding tables apart."""

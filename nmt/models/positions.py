@@ -1,4 +1,4 @@
-"""Positions: rotary (RoPE), sinusoidal and learned; those by distance are in `distance_bias`."""
+"""Positions: rotary (RoPE), sinusoidal and learned; biases by distance: `nmt.models.variants`."""
 
 from __future__ import annotations
 
@@ -83,26 +83,26 @@ class GrowingTable:
 
 
 class LearnedPositions(nn.Module):
-    """One trained vector for each of `max_positions` positions (Gehring et al. 2017)."""
+    """One trained vector for each of `max_positions` positions (Gehring et al. 2017).
 
-    def __init__(self, max_positions: int, width: int) -> None:
+    The vectors are `factor` times the table: see `position_factor` of the Transformer.
+    """
+
+    def __init__(self, max_positions: int, width: int, *, factor: float = 1.0) -> None:
         super().__init__()
+        self.factor = factor
         self.table = nn.Embedding(max_positions, width)
-        nn.init.normal_(self.table.weight, std=0.1)
+        nn.init.normal_(self.table.weight, std=0.1 / factor)
 
     def rows(self, first: int, num_rows: int) -> Tensor:
-        """Returns rows first .. first + num_rows - 1, (num_rows, D).
-
-        Raises:
-            UserError: There are fewer positions.
-        """
+        """Returns the vectors of first .. first + num_rows - 1, (num_rows, D)."""
         last, size = first + num_rows, self.table.num_embeddings
         if last > size:
             raise UserError(
                 f"a sentence has {last} tokens, but max_positions is {size}; raise it and train "
                 "again, shorten the sentence, or use positions=rope, which has no limit"
             )
-        return self.table.weight[first:last]
+        return self.table.weight[first:last] * self.factor
 
 
 class Positions(nn.Module):
@@ -111,17 +111,18 @@ class Positions(nn.Module):
     The kinds of `BIASES` and "none" do neither.
     """
 
-    def __init__(self, kind: str, *, width: int, head_width: int, max_positions: int) -> None:
+    def __init__(
+        self, kind: str, *, width: int, head_width: int, max_positions: int, factor: float = 1.0
+    ) -> None:
         super().__init__()
         one_of("positions", kind, POSITIONS)
         self.kind = kind
-        self.learned = LearnedPositions(max_positions, width) if kind == "learned" else None
-        if kind == "rope" and head_width % 2:
-            raise UserError(
-                f"width / num_heads is {head_width}; it must be even with positions=rope"
-            )
-        if kind == "sinusoidal" and width % 2:
-            raise UserError(f"width is {width}; it must be even with positions=sinusoidal")
+        self.learned: LearnedPositions | None = None
+        if kind == "learned":
+            self.learned = LearnedPositions(max_positions, width, factor=factor)
+        if {"rope": head_width, "sinusoidal": width}.get(kind, 0) % 2:
+            name = "width / num_heads" if kind == "rope" else "width"
+            raise UserError(f"{name} is odd; it must be even with positions={kind}.")
         self._rotations = GrowingTable(rotary_table, head_width)
         self._sinusoids = GrowingTable(sinusoidal_table, width)
 

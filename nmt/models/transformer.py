@@ -1,13 +1,12 @@
 """The Transformer: pre-norm with RMSNorm, SwiGLU, rotary positions and grouped-query attention.
 
-The keys and values of the target tokens that were read.
-
-The layers of the Transformer: each adds to the residual stream what it read.
+`nmt.models.attention` has the attention, `nmt.models.positions` the positions. What an encoder may
+do instead of reading everything, and positions as a bias, are in `nmt.models.variants`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self, cast
 
@@ -15,256 +14,207 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.checks import UserError, at_least, divides, share
-from nmt.models.attention import (
-    CrossAttention,
-    SelfAttention,
-    add_mask,
-    causal_mask,
-    dot_product_weights,
-)
+from nmt.checks import at_least, divides, positive, share
+from nmt.models.attention import CrossAttention, SelfAttention, causal_mask, dot_product_weights
 from nmt.models.encoder_decoder import Attention, EncoderDecoder, State, TiedEmbedding
 from nmt.models.memory import pool_into_slots, without_empty_rows
 from nmt.models.positions import BIASES, Positions, Rotation
-from nmt.models.variants import LINEAR, DistanceBias, EncoderAttention, Reader, spread
+from nmt.models.variants import DistanceBias, EncoderAttention, Reader
 
 CACHE_BLOCK = 32  # positions of room that a cache gets when it grows
-
-
-@dataclass(frozen=True)
-class KeyValueCache:
-    """Keys and values of the positions read so far, in buffers that grow by blocks.
-
-    Attributes:
-        keys_buffer: (N, K, capacity, d), filled up to `length`.
-        values_buffer: the same.
-        length: positions read.
-    """
-
-    keys_buffer: Tensor
-    values_buffer: Tensor
-    length: int
-
-    @property
-    def keys(self) -> Tensor:
-        """The keys read so far, (N, K, length, d)."""
-        return self.keys_buffer[:, :, : self.length]
-
-    @property
-    def values(self) -> Tensor:
-        """The values read so far, (N, K, length, d)."""
-        return self.values_buffer[:, :, : self.length]
-
-    def append(self, keys: Tensor, values: Tensor) -> KeyValueCache:
-        """Adds new positions (N, K, T, d); writes in place where there is room."""
-        length = self.length + keys.shape[2]
-        cache = self if length <= self.keys_buffer.shape[2] else self._grown(length)
-        cache.keys_buffer[:, :, self.length : length] = keys
-        cache.values_buffer[:, :, self.length : length] = values
-        return KeyValueCache(cache.keys_buffer, cache.values_buffer, length)
-
-    def index_select(self, rows: Tensor) -> KeyValueCache:
-        """Row i of the result is row `rows[i]` of this cache."""
-        return KeyValueCache(
-            self.keys_buffer.index_select(0, rows),
-            self.values_buffer.index_select(0, rows),
-            self.length,
-        )
-
-    def _grown(self, length: int) -> KeyValueCache:
-        missing = length + CACHE_BLOCK - self.length
-        return KeyValueCache(
-            F.pad(self.keys, (0, 0, 0, missing)),
-            F.pad(self.values, (0, 0, 0, missing)),
-            self.length,
-        )
-
-
-def extend(cache: KeyValueCache | None, keys: Tensor, values: Tensor) -> KeyValueCache:
-    """Adds new positions to a cache; the first ones are kept as they are, without a copy."""
-    if cache is None:
-        return KeyValueCache(keys, values, keys.shape[2])
-    return cache.append(keys, values)
-
-
 RMS_NORM_EPSILON = 1e-6
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerOptions:
-    """Sizes and rates of a layer, as in `Transformer`.
+class Transformer(EncoderDecoder):
+    """Vaswani et al. 2017, with the layers of today.
+
+    Args:
+        vocab_size: V, of the joint vocabulary.
+        width: D.
+        num_heads: H; D / H is the width of a head.
+        num_kv_heads: K, of all attention; divides H. Ainslie et al. 2023 group the heads of the
+            decoder only, whose cache shrinks; here those of the encoder are grouped as well.
+        feed_forward: hidden width of the SwiGLU.
+        encoder_layers: number of encoder layers.
+        decoder_layers: number of decoder layers.
+        dropout: on the embeddings and on the output of every sublayer.
+        attention_dropout: on the attention weights.
+        positions: "rope" (rotates in self-attention), "sinusoidal" or "learned" (added to the
+            embeddings), "alibi" or "relative" (added to the scores of self-attention), "none".
+        max_positions: of "learned"; the others have no limit.
+        memory_slots: how many segments the memory is pooled into before attention; null: all of it.
+        position_factor: what the tables of "learned" and "relative" are multiplied by. Adam moves
+            every number by about the learning rate, so that a table used as it is learns slowly.
+        encoder_attention: and the rest: see `EncoderAttention`.
+
+    Files from before an option existed lack it: the defaults are what they were trained with.
 
     Raises:
         UserError: An option is out of its range.
     """
 
-    width: int
-    num_heads: int
-    num_kv_heads: int
-    feed_forward: int
-    dropout: float
-    attention_dropout: float
-
-    def __post_init__(self) -> None:
-        at_least("width", self.width)
-        at_least("num_heads", self.num_heads)
-        at_least("num_kv_heads", self.num_kv_heads)
-        at_least("feed_forward", self.feed_forward)
-        divides("num_heads", self.num_heads, "width", self.width)
-        divides("num_kv_heads", self.num_kv_heads, "num_heads", self.num_heads)
-        share("dropout", self.dropout)
-        share("attention_dropout", self.attention_dropout)
-
-
-class RMSNorm(nn.Module):
-    """x / rms(x) * gamma (Zhang and Sennrich 2019)."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.gamma = nn.Parameter(torch.ones(width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalises the last axis."""
-        return F.rms_norm(x, self.gamma.shape, self.gamma, eps=RMS_NORM_EPSILON)
-
-
-def initialise(layers: nn.ModuleList) -> None:
-    """Draws the matrices of a stack of layers from N(0, 1 / fan-in), which keeps variances.
-
-    Those that write to the residual stream get 1 / (fan-in x number of layers), so that its
-    variance does not grow with depth (Radford et al. 2019, section 2.3).
-    """
-    for name, module in layers.named_modules():
-        if isinstance(module, nn.Linear):
-            writes = name.endswith(("output", "down"))
-            fan_in = module.in_features * (len(layers) if writes else 1)
-            nn.init.normal_(module.weight, std=fan_in**-0.5)
-
-
-class FeedForward(nn.Module):
-    """SwiGLU, down(silu(gate x) * up x) (Shazeer 2020); one matrix holds the rows [gate; up]."""
-
-    def __init__(self, width: int, hidden: int) -> None:
-        super().__init__()
-        self.gate_up = nn.Linear(width, 2 * hidden, bias=False)
-        self.down = nn.Linear(hidden, width, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Returns (..., D) of x (..., D)."""
-        gate, up = self.gate_up(x).chunk(2, -1)
-        output: Tensor = self.down(F.silu(gate) * up)
-        return output
-
-
-class EncoderLayer(nn.Module):
-    """x + SelfAttention(norm x), then x + FeedForward(norm x); pre-norm (Xiong et al. 2020).
-
-    Shapes: x (B, S, D). What self-attention reads, and how, is up to the reader.
-    """
-
-    def __init__(self, options: LayerOptions) -> None:
-        super().__init__()
-        self.self_attention_norm = RMSNorm(options.width)
-        self.self_attention = SelfAttention(
-            options.width,
-            num_heads=options.num_heads,
-            num_kv_heads=options.num_kv_heads,
-            dropout=options.attention_dropout,
-        )
-        self.feed_forward_norm = RMSNorm(options.width)
-        self.feed_forward = FeedForward(options.width, options.feed_forward)
-        self.dropout = nn.Dropout(options.dropout)
-
-    def forward(self, x: Tensor, rotation: Rotation | None, reader: Reader) -> Tensor:
-        """Returns the next residual stream (B, S, D)."""
-        query, keys, values = self.self_attention.project(self.self_attention_norm(x), rotation)
-        heads = reader.read(query, keys, values, dropout=self.self_attention.dropout_rate)
-        x = x + self.dropout(self.self_attention.merge(heads))
-        output: Tensor = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
-        return output
-
-    def weights(self, x: Tensor, rotation: Rotation | None, reader: Reader) -> Tensor:
-        """Returns the weights (B, H, S, S) that `forward` uses."""
-        query, keys, _ = self.self_attention.project(self.self_attention_norm(x), rotation)
-        return reader.weights(query, keys)
-
-
-class DecoderLayer(nn.Module):
-    """The encoder's layer with cross-attention to the source between its two halves.
-
-    Shapes: x (N, T, D); memory, keys and values of the source, (N, K, S, d) each;
-    memory_mask (N, 1, 1, S) bool or None; bias (H, T, past + T), added to the scores of
-    self-attention, or None.
-    """
-
-    def __init__(self, options: LayerOptions) -> None:
-        super().__init__()
-        self.self_attention_norm = RMSNorm(options.width)
-        self.self_attention = SelfAttention(
-            options.width,
-            num_heads=options.num_heads,
-            num_kv_heads=options.num_kv_heads,
-            dropout=options.attention_dropout,
-        )
-        self.cross_attention_norm = RMSNorm(options.width)
-        self.cross_attention = CrossAttention(
-            options.width,
-            num_heads=options.num_heads,
-            num_kv_heads=options.num_kv_heads,
-            dropout=options.attention_dropout,
-        )
-        self.feed_forward_norm = RMSNorm(options.width)
-        self.feed_forward = FeedForward(options.width, options.feed_forward)
-        self.dropout = nn.Dropout(options.dropout)
-
-    def forward(
+    def __init__(
         self,
-        x: Tensor,
-        rotation: Rotation | None,
-        past: KeyValueCache | None,
-        memory: tuple[Tensor, Tensor],
-        memory_mask: Tensor | None,
-        bias: Tensor | None = None,
-    ) -> tuple[Tensor, KeyValueCache]:
-        """Returns the next residual stream (N, T, D) and the cache with the new positions."""
-        x, cache = self._read_target(x, rotation, past, bias)
-        query = self.cross_attention.project(self.cross_attention_norm(x))
-        x = x + self.dropout(self.cross_attention(query, *memory, mask=memory_mask))
-        return x + self.dropout(self.feed_forward(self.feed_forward_norm(x))), cache
+        *,
+        vocab_size: int,
+        width: int,
+        num_heads: int,
+        num_kv_heads: int,
+        feed_forward: int,
+        encoder_layers: int,
+        decoder_layers: int,
+        dropout: float,
+        attention_dropout: float,
+        positions: str,
+        max_positions: int,
+        memory_slots: int | None,
+        position_factor: float = 1.0,
+        encoder_attention: str = "full",
+        attention_window: int = 16,
+        global_tokens: int = 1,
+        random_blocks: int = 1,
+        random_features: int = 64,
+    ) -> None:
+        super().__init__()
+        at_least("vocab_size", vocab_size)
+        at_least("width", width)
+        at_least("num_heads", num_heads)
+        at_least("num_kv_heads", num_kv_heads)
+        at_least("feed_forward", feed_forward)
+        at_least("encoder_layers", encoder_layers)
+        at_least("decoder_layers", decoder_layers)
+        at_least("max_positions", max_positions)
+        if memory_slots is not None:
+            at_least("memory_slots", memory_slots)
+        divides("num_heads", num_heads, "width", width)
+        divides("num_kv_heads", num_kv_heads, "num_heads", num_heads)
+        share("dropout", dropout)
+        share("attention_dropout", attention_dropout)
+        positive("position_factor", position_factor)
+        self.memory_slots = memory_slots
+        self.embedding = TiedEmbedding(vocab_size, width)
+        self.positions = Positions(
+            positions,
+            width=width,
+            head_width=width // num_heads,
+            max_positions=max_positions,
+            factor=position_factor,
+        )
+        self.encoder_bias: DistanceBias | None = None
+        self.decoder_bias: DistanceBias | None = None
+        if positions in BIASES:
+            self.encoder_bias, self.decoder_bias = (
+                DistanceBias(
+                    positions, num_heads=num_heads, bidirectional=both, factor=position_factor
+                )
+                for both in (True, False)
+            )
+        self.encoder_attention = EncoderAttention(
+            encoder_attention,
+            num_layers=encoder_layers,
+            head_width=width // num_heads,
+            window=attention_window,
+            global_tokens=global_tokens,
+            random_blocks=random_blocks,
+            random_features=random_features,
+            positions=positions,
+            dropout=attention_dropout,
+        )
+        self.dropout = nn.Dropout(dropout)
+        sizes = LayerSizes(width, num_heads, num_kv_heads, feed_forward, dropout, attention_dropout)
+        encoder = nn.ModuleList(EncoderLayer(sizes) for _ in range(encoder_layers))
+        decoder = nn.ModuleList(DecoderLayer(sizes) for _ in range(decoder_layers))
+        _initialise(encoder)
+        _initialise(decoder)
+        self.encoder_layers = cast("Sequence[EncoderLayer]", encoder)
+        self.encoder_norm = RMSNorm(width)
+        self.decoder_layers = cast("Sequence[DecoderLayer]", decoder)
+        self.decoder_norm = RMSNorm(width)
 
-    def weights(
-        self,
-        x: Tensor,
-        rotation: Rotation | None,
-        memory: tuple[Tensor, Tensor],
-        memory_mask: Tensor | None,
-        bias: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Returns the weights (N, H, T, T) and (N, H, T, S) that `forward` uses with no past."""
-        query, keys, _ = self.self_attention.project(self.self_attention_norm(x), rotation)
-        mask = causal_mask(x.shape[1], 0, x.device)
-        own = dot_product_weights(query, keys, mask if bias is None else add_mask(bias, mask))
-        x, _ = self._read_target(x, rotation, None, bias)
-        query = self.cross_attention.project(self.cross_attention_norm(x))
-        return own, dot_product_weights(query, memory[0], memory_mask)
+    def start(self, source: Tensor, source_mask: Tensor | None) -> TransformerState:
+        """Reads the source once (see `EncoderDecoder`)."""
+        mask = without_empty_rows(source_mask)
+        x, rotation = self._embed(source, 0)
+        readers = self.encoder_attention.readers(x, mask, self.encoder_bias)
+        for layer, reader in zip(self.encoder_layers, readers, strict=True):
+            x = layer(x, rotation, reader)
+        return self._remember(x, mask)
 
-    def _read_target(
-        self,
-        x: Tensor,
-        rotation: Rotation | None,
-        past: KeyValueCache | None,
-        bias: Tensor | None,
-    ) -> tuple[Tensor, KeyValueCache]:
-        query, keys, values = self.self_attention.project(self.self_attention_norm(x), rotation)
-        cache = extend(past, keys, values)
-        num_new = x.shape[1]
+    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+        """Reads one or more target tokens (see `EncoderDecoder`)."""
+        x, rotation = self._embed(tokens, state.num_past)
         # The kernel's own causal mask is right only without a past, and excludes any other.
-        causal = past is None and bias is None and num_new > 1
-        mask = None if causal else causal_mask(num_new, cache.length - num_new, x.device)
-        if bias is not None:
-            mask = add_mask(bias, mask)
-        attended = self.self_attention(query, cache.keys, cache.values, mask=mask, causal=causal)
-        return x + self.dropout(attended), cache
+        causal = state.num_past == 0 and self.decoder_bias is None
+        mask = None if causal else self._target_mask(tokens, state.num_past)
+        past = []
+        for layer, cache, memory in zip(self.decoder_layers, state.past, state.memory, strict=True):
+            x, cache = layer.read_target(x, rotation, cache, mask=mask, causal=causal)
+            x = layer.read_source(x, memory, state.memory_mask)
+            past.append(cache)
+        logits = self.embedding.logits(self.decoder_norm(x))
+        return logits, replace(state, past=tuple(past))
+
+    def attention(self, source: Tensor, source_mask: Tensor | None, target_in: Tensor) -> Attention:
+        """Returns the weights of all layers and heads (see `EncoderDecoder`).
+
+        They are computed by a softmax written out; with `memory_slots`, S is the number of slots
+        in `cross`.
+        """
+        source_mask = without_empty_rows(source_mask)
+        encoder_self, decoder_self, cross = [], [], []
+        x, rotation = self._embed(source, 0)
+        readers = self.encoder_attention.readers(x, source_mask, self.encoder_bias)
+        for layer, reader in zip(self.encoder_layers, readers, strict=True):
+            encoder_self.append(layer.weights(x, rotation, reader))
+            x = layer(x, rotation, reader)
+        state = self._remember(x, source_mask)
+        x, rotation = self._embed(target_in, 0)
+        mask = self._target_mask(target_in, 0)
+        for decoder_layer, (keys, values) in zip(self.decoder_layers, state.memory, strict=True):
+            decoder_self.append(decoder_layer.target_weights(x, rotation, mask))
+            x, _ = decoder_layer.read_target(x, rotation, None, mask=mask)
+            cross.append(decoder_layer.source_weights(x, keys, state.memory_mask))
+            x = decoder_layer.read_source(x, (keys, values), state.memory_mask)
+        return Attention(
+            cross=torch.stack(cross, 1),
+            encoder_self=torch.stack(encoder_self, 1),
+            decoder_self=torch.stack(decoder_self, 1),
+        )
+
+    def without_decay(self) -> Iterator[nn.Parameter]:
+        """Yields vectors, and the tables of positions."""
+        yield from super().without_decay()
+        for tables in (self.positions, self.encoder_bias, self.decoder_bias):
+            yield from () if tables is None else tables.parameters()
+
+    def _embed(self, tokens: Tensor, num_past: int) -> tuple[Tensor, Rotation | None]:
+        x, rotation = self.positions(self.embedding(tokens), num_past)
+        return self.dropout(x), rotation
+
+    def _target_mask(self, tokens: Tensor, num_past: int) -> Tensor | None:
+        """Returns what the decoder's self-attention may see: causal, with the bias if there is one.
+
+        (T, past + T) bool or (H, T, past + T) numbers to add; None: one token sees everything.
+        """
+        num_new, device = tokens.shape[1], tokens.device
+        if self.decoder_bias is not None:
+            return self.decoder_bias.causal(num_new, num_past, device)
+        return causal_mask(num_new, num_past, device)
+
+    def _remember(self, x: Tensor, mask: Tensor | None) -> TransformerState:
+        """Projects the encoder's output (B, S, D) to the keys and values of all layers."""
+        memory = self.encoder_norm(x)
+        if mask is not None:  # 0 x NaN is NaN: a weight of 0 alone does not keep fillers out
+            memory = memory.masked_fill(~mask.unsqueeze(-1), 0.0)
+        if self.memory_slots is not None:
+            memory, mask = pool_into_slots(memory, mask, num_slots=self.memory_slots)
+        return TransformerState(
+            past=(None,) * len(self.decoder_layers),
+            memory=tuple(
+                layer.cross_attention.project_memory(memory) for layer in self.decoder_layers
+            ),
+            memory_mask=None if mask is None else mask[:, None, None],
+        )
 
 
 @dataclass(frozen=True)
@@ -305,188 +255,181 @@ class TransformerState(State):
         return replace(self, past=past)
 
 
-class Transformer(EncoderDecoder):
-    """Vaswani et al. 2017, with the layers of today.
+@dataclass(frozen=True)
+class LayerSizes:
+    """Sizes and rates of a layer, as in `Transformer`."""
 
-    Args:
-        vocab_size: V, of the joint vocabulary.
-        width: D.
-        num_heads: H; D / H is the width of a head.
-        num_kv_heads: K, of self- and cross-attention (Ainslie et al. 2023); divides H.
-        feed_forward: hidden width of the SwiGLU.
-        encoder_layers: number of encoder layers.
-        decoder_layers: number of decoder layers.
-        dropout: on the embeddings and on the output of every sublayer.
-        attention_dropout: on the attention weights.
-        positions: "rope" (rotates in self-attention), "sinusoidal" or "learned" (added to the
-            embeddings), "alibi" or "relative" (added to the scores of self-attention), "none".
-        max_positions: of "learned"; the others have no limit.
-        memory_slots: how many segments the memory is pooled into before attention; null: all of it.
-        encoder_attention: and the rest: see `EncoderAttention`. Files from before these options
-            existed lack them, hence the defaults.
+    width: int
+    num_heads: int
+    num_kv_heads: int
+    feed_forward: int
+    dropout: float
+    attention_dropout: float
 
-    Raises:
-        UserError: An option is out of its range.
+
+class EncoderLayer(nn.Module):
+    """x + SelfAttention(norm x), then x + FeedForward(norm x); pre-norm (Xiong et al. 2020).
+
+    Shapes: x (B, S, D). What self-attention reads, and how, is up to the reader.
     """
 
-    def __init__(
-        self,
-        *,
-        vocab_size: int,
-        width: int,
-        num_heads: int,
-        num_kv_heads: int,
-        feed_forward: int,
-        encoder_layers: int,
-        decoder_layers: int,
-        dropout: float,
-        attention_dropout: float,
-        positions: str,
-        max_positions: int,
-        memory_slots: int | None,
-        encoder_attention: str = "full",
-        attention_window: int = 16,
-        global_tokens: int = 1,
-        random_blocks: int = 1,
-        random_features: int = 64,
-    ) -> None:
+    def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
-        at_least("vocab_size", vocab_size)
-        at_least("encoder_layers", encoder_layers)
-        at_least("decoder_layers", decoder_layers)
-        at_least("max_positions", max_positions)
-        if memory_slots is not None:
-            at_least("memory_slots", memory_slots)
-        options = LayerOptions(
-            width=width,
-            num_heads=num_heads,
-            num_kv_heads=num_kv_heads,
-            feed_forward=feed_forward,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
+        heads = {"num_heads": sizes.num_heads, "num_kv_heads": sizes.num_kv_heads}
+        self.self_attention_norm = RMSNorm(sizes.width)
+        self.self_attention = SelfAttention(sizes.width, **heads, dropout=sizes.attention_dropout)
+        self.feed_forward_norm = RMSNorm(sizes.width)
+        self.feed_forward = FeedForward(sizes.width, sizes.feed_forward)
+        self.dropout = nn.Dropout(sizes.dropout)
+
+    def forward(self, x: Tensor, rotation: Rotation | None, reader: Reader) -> Tensor:
+        """Returns the next residual stream (B, S, D)."""
+        query, keys, values = self.self_attention.project(self.self_attention_norm(x), rotation)
+        heads = reader.read(query, keys, values, dropout=self.self_attention.dropout_rate)
+        x = x + self.dropout(self.self_attention.merge(heads))
+        output: Tensor = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        return output
+
+    def weights(self, x: Tensor, rotation: Rotation | None, reader: Reader) -> Tensor:
+        """Returns the weights (B, H, S, S) that `forward` uses."""
+        query, keys, _ = self.self_attention.project(self.self_attention_norm(x), rotation)
+        return reader.weights(query, keys)
+
+
+class DecoderLayer(nn.Module):
+    """The encoder's layer with cross-attention to the source between its two halves.
+
+    Shapes: x (N, T, D); mask, see `Transformer`; memory, keys and values of the source,
+    (N / copies, K, S, d) each; memory_mask (N / copies, 1, 1, S) bool or None.
+    """
+
+    def __init__(self, sizes: LayerSizes) -> None:
+        super().__init__()
+        heads = {"num_heads": sizes.num_heads, "num_kv_heads": sizes.num_kv_heads}
+        self.self_attention_norm = RMSNorm(sizes.width)
+        self.self_attention = SelfAttention(sizes.width, **heads, dropout=sizes.attention_dropout)
+        self.cross_attention_norm = RMSNorm(sizes.width)
+        self.cross_attention = CrossAttention(sizes.width, **heads, dropout=sizes.attention_dropout)
+        self.feed_forward_norm = RMSNorm(sizes.width)
+        self.feed_forward = FeedForward(sizes.width, sizes.feed_forward)
+        self.dropout = nn.Dropout(sizes.dropout)
+
+    def read_target(
+        self,
+        x: Tensor,
+        rotation: Rotation | None,
+        past: KeyValueCache | None,
+        *,
+        mask: Tensor | None,
+        causal: bool = False,
+    ) -> tuple[Tensor, KeyValueCache]:
+        """Adds what self-attention reads; returns the cache with the new positions too."""
+        query, keys, values = self.self_attention.project(self.self_attention_norm(x), rotation)
+        # the first ones are kept as they are, without a copy
+        past = past.append(keys, values) if past else KeyValueCache(keys, values, keys.shape[2])
+        heads = self.self_attention(query, past.keys, past.values, mask=mask, causal=causal)
+        return x + self.dropout(heads), past
+
+    def read_source(
+        self, x: Tensor, memory: tuple[Tensor, Tensor], memory_mask: Tensor | None
+    ) -> Tensor:
+        """Adds what cross-attention reads, then what the feed-forward network makes of it."""
+        query = self.cross_attention.project(self.cross_attention_norm(x))
+        x = x + self.dropout(self.cross_attention(query, *memory, mask=memory_mask))
+        output: Tensor = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        return output
+
+    def target_weights(self, x: Tensor, rotation: Rotation | None, mask: Tensor | None) -> Tensor:
+        """Returns the weights (N, H, T, T) that `read_target` uses with no past."""
+        query, keys, _ = self.self_attention.project(self.self_attention_norm(x), rotation)
+        return dot_product_weights(query, keys, mask)
+
+    def source_weights(self, x: Tensor, keys: Tensor, memory_mask: Tensor | None) -> Tensor:
+        """Returns the weights (N, H, T, S) that `read_source` uses."""
+        query = self.cross_attention.project(self.cross_attention_norm(x))
+        return dot_product_weights(query, keys, memory_mask)
+
+
+class RMSNorm(nn.Module):
+    """x / rms(x) * gamma (Zhang and Sennrich 2019)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalises the last axis."""
+        return F.rms_norm(x, self.gamma.shape, self.gamma, eps=RMS_NORM_EPSILON)
+
+
+class FeedForward(nn.Module):
+    """SwiGLU, down(silu(gate x) * up x) (Shazeer 2020); one matrix holds the rows [gate; up]."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.gate_up = nn.Linear(width, 2 * hidden, bias=False)
+        self.down = nn.Linear(hidden, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns (..., D) of x (..., D)."""
+        gate, up = self.gate_up(x).chunk(2, -1)
+        output: Tensor = self.down(F.silu(gate) * up)
+        return output
+
+
+def _initialise(layers: nn.ModuleList) -> None:
+    """Draws the matrices of a stack of layers from N(0, 1 / fan-in), which keeps variances.
+
+    Those that write to the residual stream get 1 / (fan-in x number of layers), so that its
+    variance does not grow with depth (Radford et al. 2019, section 2.3).
+    """
+    for name, module in layers.named_modules():
+        if isinstance(module, nn.Linear):
+            writes = name.endswith(("output", "down"))
+            fan_in = module.in_features * (len(layers) if writes else 1)
+            nn.init.normal_(module.weight, std=fan_in**-0.5)
+
+
+@dataclass(frozen=True)
+class KeyValueCache:
+    """Keys and values of the target positions read so far, in buffers that grow by blocks.
+
+    Attributes:
+        keys_buffer: (N, K, capacity, d), filled up to `length`.
+        values_buffer: the same.
+        length: positions read.
+    """
+
+    keys_buffer: Tensor
+    values_buffer: Tensor
+    length: int
+
+    @property
+    def keys(self) -> Tensor:
+        """The keys read so far, (N, K, length, d)."""
+        return self.keys_buffer[:, :, : self.length]
+
+    @property
+    def values(self) -> Tensor:
+        """The values read so far, (N, K, length, d)."""
+        return self.values_buffer[:, :, : self.length]
+
+    def append(self, keys: Tensor, values: Tensor) -> KeyValueCache:
+        """Adds new positions (N, K, T, d); writes in place where there is room."""
+        length = self.length + keys.shape[2]
+        keys_buffer, values_buffer = self.keys_buffer, self.values_buffer
+        if length > keys_buffer.shape[2]:
+            missing = length + CACHE_BLOCK - self.length
+            keys_buffer = F.pad(self.keys, (0, 0, 0, missing))
+            values_buffer = F.pad(self.values, (0, 0, 0, missing))
+        keys_buffer[:, :, self.length : length] = keys
+        values_buffer[:, :, self.length : length] = values
+        return KeyValueCache(keys_buffer, values_buffer, length)
+
+    def index_select(self, rows: Tensor) -> KeyValueCache:
+        """Row i of the result is row `rows[i]` of this cache."""
+        return KeyValueCache(
+            self.keys_buffer.index_select(0, rows),
+            self.values_buffer.index_select(0, rows),
+            self.length,
         )
-        self.memory_slots = memory_slots
-        self.embedding = TiedEmbedding(vocab_size, width)
-        self.positions = Positions(
-            positions, width=width, head_width=width // num_heads, max_positions=max_positions
-        )
-        self.encoder_bias: DistanceBias | None = None
-        self.decoder_bias: DistanceBias | None = None
-        if positions in BIASES:
-            self.encoder_bias = DistanceBias(positions, num_heads=num_heads, bidirectional=True)
-            self.decoder_bias = DistanceBias(positions, num_heads=num_heads, bidirectional=False)
-        self.encoder_attention = EncoderAttention(
-            encoder_attention,
-            num_layers=encoder_layers,
-            head_width=width // num_heads,
-            window=attention_window,
-            global_tokens=global_tokens,
-            random_blocks=random_blocks,
-            random_features=random_features,
-        )
-        if encoder_attention in LINEAR:
-            _check_linear(encoder_attention, positions=positions, dropout=attention_dropout)
-        self.dropout = nn.Dropout(dropout)
-        encoder = nn.ModuleList(EncoderLayer(options) for _ in range(encoder_layers))
-        decoder = nn.ModuleList(DecoderLayer(options) for _ in range(decoder_layers))
-        initialise(encoder)
-        initialise(decoder)
-        self.encoder_layers = cast("Sequence[EncoderLayer]", encoder)
-        self.encoder_norm = RMSNorm(width)
-        self.decoder_layers = cast("Sequence[DecoderLayer]", decoder)
-        self.decoder_norm = RMSNorm(width)
-
-    def start(self, source: Tensor, source_mask: Tensor | None) -> TransformerState:
-        """Reads the source once (see `EncoderDecoder`)."""
-        mask = without_empty_rows(source_mask)
-        x, rotation = self._embed(source, 0)
-        for layer, reader in zip(self.encoder_layers, self._readers(x, mask), strict=True):
-            x = layer(x, rotation, reader)
-        return self._remember(self.encoder_norm(x), mask)
-
-    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        """Reads one or more target tokens (see `EncoderDecoder`)."""
-        x, rotation = self._embed(tokens, state.num_past)
-        bias = self._target_bias(tokens, state.num_past)
-        caches = []
-        for layer, past, memory in zip(self.decoder_layers, state.past, state.memory, strict=True):
-            x, cache = layer(x, rotation, past, memory, state.memory_mask, bias)
-            caches.append(cache)
-        logits = self.embedding.logits(self.decoder_norm(x))
-        return logits, replace(state, past=tuple(caches))
-
-    def attention(self, source: Tensor, source_mask: Tensor | None, target_in: Tensor) -> Attention:
-        """Returns the weights of all layers and heads (see `EncoderDecoder`).
-
-        They are computed by a softmax written out; with `memory_slots`, S is the number of slots
-        in `cross`.
-        """
-        mask = without_empty_rows(source_mask)
-        encoder_self, decoder_self, cross = [], [], []
-        x, rotation = self._embed(source, 0)
-        for layer, reader in zip(self.encoder_layers, self._readers(x, mask), strict=True):
-            encoder_self.append(layer.weights(x, rotation, reader))
-            x = layer(x, rotation, reader)
-        state = self._remember(self.encoder_norm(x), mask)
-        x, rotation = self._embed(target_in, 0)
-        bias = self._target_bias(target_in, 0)
-        for decoder_layer, memory in zip(self.decoder_layers, state.memory, strict=True):
-            own, of_source = decoder_layer.weights(x, rotation, memory, state.memory_mask, bias)
-            decoder_self.append(own)
-            cross.append(of_source)
-            x, _ = decoder_layer(x, rotation, None, memory, state.memory_mask, bias)
-        return Attention(
-            cross=torch.stack(cross, 1),
-            encoder_self=torch.stack(encoder_self, 1),
-            decoder_self=torch.stack(decoder_self, 1),
-        )
-
-    def _embed(self, tokens: Tensor, num_past: int) -> tuple[Tensor, Rotation | None]:
-        x, rotation = self.positions(self.embedding(tokens), num_past)
-        return self.dropout(x), rotation
-
-    def _readers(self, x: Tensor, mask: Tensor | None) -> Sequence[Reader]:
-        length = x.shape[1]
-        bias = None
-        if self.encoder_bias is not None:
-            bias = self.encoder_bias(1 - length, length, x.device)
-        return self.encoder_attention.readers(x, mask, bias)
-
-    def _target_bias(self, tokens: Tensor, num_past: int) -> Tensor | None:
-        """Returns what is added to the scores of the decoder's self-attention, (H, T, past + T)."""
-        if self.decoder_bias is None:
-            return None
-        num_new = tokens.shape[1]
-        total = num_past + num_new
-        return spread(self.decoder_bias(1 - total, 1, tokens.device), num_new, total)
-
-    def _remember(self, memory: Tensor, mask: Tensor | None) -> TransformerState:
-        """Projects the encoder's output (B, S, D) to the keys and values of all layers."""
-        if mask is not None:  # 0 x NaN is NaN: a weight of 0 alone does not keep fillers out
-            memory = memory.masked_fill(~mask.unsqueeze(-1), 0.0)
-        if self.memory_slots is not None:
-            memory, mask = pool_into_slots(memory, mask, num_slots=self.memory_slots)
-        return TransformerState(
-            past=(None,) * len(self.decoder_layers),
-            memory=tuple(
-                layer.cross_attention.project_memory(memory) for layer in self.decoder_layers
-            ),
-            memory_mask=_over_keys(mask),
-        )
-
-
-def _check_linear(kind: str, *, positions: str, dropout: float) -> None:
-    """Refuses what needs the scores or the weights, which linear attention never writes down."""
-    if positions in BIASES:
-        raise UserError(
-            f"positions is {positions!r}; it must be rope, sinusoidal, learned or none with "
-            f"encoder_attention={kind}"
-        )
-    if dropout > 0:
-        raise UserError(
-            f"attention_dropout is {dropout!r}; it must be 0 with encoder_attention={kind}"
-        )
-
-
-def _over_keys(mask: Tensor | None) -> Tensor | None:
-    return None if mask is None else mask[:, None, None]

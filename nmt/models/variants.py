@@ -1,22 +1,11 @@
-"""Which positions a sparse encoder lets see each other: patterns as pure functions of positions.
+"""What a Transformer may do instead: encoders that read less, and positions as a bias on scores.
 
-A pattern takes positions i (the query) and j (the key), int64 of any broadcastable shapes, and
-says where i sees j. Nothing depends on how far a batch is padded.
+`EncoderAttention` makes a `Reader` for every layer and batch: softmax over everything, over a
+sparse pattern (sliding window, chunks, BigBird), or attention of linear cost (elu + 1, Performer).
+Patterns are pure functions of positions, so that nothing depends on how far a batch is padded.
 
-Attention of linear cost: softmax replaced by a product of feature maps.
-
-Read right to left, phi(Q) (phi(K)^T V) needs no matrix of T x S.
-
-Positions as a number that is added to a score and depends on the distance alone.
-
-ALiBi (Press et al. 2022) and the bucketed bias of T5 (Raffel et al. 2020). A bias is kept as one
-row for each head, by distance: a thing of O(S) that patterns and kernels can look up.
-
-How one layer of an encoder reads one batch: by a dense mask, by blocks, or at linear cost.
-
-How an encoder reads its own positions: all of them, a sparse pattern, or at linear cost.
-
-`EncoderAttention` holds the choice; for each batch it makes a `Reader` for every layer.
+`DistanceBias` adds a number to a score that depends on the distance alone: ALiBi (Press et al.
+2022) or the buckets of T5 (Raffel et al. 2020).
 """
 
 from __future__ import annotations
@@ -32,219 +21,130 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.checks import at_least, one_of
-from nmt.models.attention import add_mask, dot_product_attention, dot_product_weights
+from nmt.checks import UserError, at_least, one_of
+from nmt.models.attention import (
+    add_mask,
+    causal_mask,
+    dot_product_attention,
+    dot_product_weights,
+)
+from nmt.models.positions import BIASES
 
-
-def sliding_window(i: Tensor, j: Tensor, *, window: int, global_tokens: int) -> Tensor:
-    """|i - j| <= window, or one of the two is global: Beltagy et al. 2020, section 3.1."""
-    return ((i - j).abs() <= window) | _global(i, j, global_tokens)
-
-
-def local_chunks(i: Tensor, j: Tensor, *, window: int) -> Tensor:
-    """Chunks of `window` tokens; each sees itself and the one before (Kitaev et al. 2020)."""
-    back = i // window - j // window
-    return (back == 0) | (back == 1)
-
-
-def block_window(i: Tensor, j: Tensor, *, window: int, global_tokens: int) -> Tensor:
-    """Blocks of `window` tokens see themselves and their neighbours; global tokens see all.
-
-    Zaheer et al. 2020, section 2, without the random blocks.
-    """
-    return ((i // window - j // window).abs() <= 1) | _global(i, j, global_tokens)
-
-
-def random_blocks(num_blocks: Tensor, most: int, *, count: int, seed: int) -> Tensor:
-    """Chooses `count` more blocks for each block to see, of those beyond its neighbours.
-
-    The choice is that of the largest numbers which a hash gives to (seed, query block, key block):
-    a function of the length of a sentence, whatever stands beside it in a batch.
-
-    Args:
-        num_blocks: (B,) int64, blocks of each sentence.
-        most: n, at least the largest of them.
-        count: blocks to choose; fewer where there are fewer.
-        seed: other choices for another seed.
-
-    Returns:
-        (B, n, n) bool, true where a query block (row) sees a key block.
-    """
-    blocks = torch.arange(most, device=num_blocks.device)
-    rows, columns = blocks.unsqueeze(1), blocks.unsqueeze(0)
-    far = (rows - columns).abs() > 1
-    there = far & (blocks < num_blocks.view(-1, 1, 1))  # (B, n, n)
-    scores = torch.where(there, hash_of(seed, rows, columns), -1)
-    best, index = scores.topk(min(count, most), dim=-1)
-    return torch.zeros_like(there).scatter(-1, index, best >= 0)
-
-
-def hash_of(seed: int, i: Tensor, j: Tensor) -> Tensor:
-    """Mixes three numbers to one in 0 .. 2^31 - 1; the same on every machine."""
-    mixed = (seed * 668_265_263 + i * 374_761_393 + j * 1_274_126_177) & 0x7FFFFFFF
-    for shift in (15, 13):
-        mixed = ((mixed ^ (mixed >> shift)) * 1_103_515_245) & 0x7FFFFFFF
-    return mixed ^ (mixed >> 16)
-
-
-def _global(i: Tensor, j: Tensor, global_tokens: int) -> Tensor:
-    return (i < global_tokens) | (j < global_tokens)
-
-
-_FLOOR = 1e-8  # so that no query finds all keys at 0
-
-
-def linear_attention(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Returns phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(k_j)): Katharopoulos et al. 2020, equation 5.
-
-    Args:
-        query: (B, H, T, F), features of the queries.
-        keys: (B, K, S, F), features of the keys, 0 at fillers; K divides H.
-        values: (B, K, S, d).
-
-    Returns:
-        (B, H, T, d), in fp32.
-    """
-    groups = query.shape[1] // keys.shape[1]
-    summary = (keys.mT @ values.float()).repeat_interleave(groups, dim=1)  # (B, H, F, d)
-    total = keys.sum(2).repeat_interleave(groups, dim=1).unsqueeze(-1)  # (B, H, F, 1)
-    return (query @ summary) / (query @ total)
-
-
-def linear_weights(query: Tensor, keys: Tensor) -> Tensor:
-    """Returns the weights (B, H, T, S) that `linear_attention` never writes down."""
-    scores = query @ keys.repeat_interleave(query.shape[1] // keys.shape[1], dim=1).mT
-    return scores / scores.sum(-1, keepdim=True)
-
-
-def elu_features(x: Tensor) -> Tensor:
-    """Returns elu(x) + 1: Katharopoulos et al. 2020, equation 7.
-
-    It is positive, but in fp32 it is 0 below -17: so 1e-8 is added.
-    """
-    return F.elu(x) + 1 + _FLOOR
-
-
-def positive_random_features(
-    x: Tensor, projection: Tensor, *, axes: tuple[int, ...], mask: Tensor | None = None
-) -> Tensor:
-    """Returns exp(w_r . x - |x|^2 / 2) for every r: Choromanski et al. 2021, lemma 1.
-
-    The mean over r of a query's times a key's features tends to exp(q . k). The largest number
-    along `axes` becomes 1: a factor that cancels in `linear_attention` if it is one for all
-    features of a query, and one for all features of all keys.
-
-    Args:
-        x: (B, H, T, d), queries or keys divided by d^(1/4).
-        projection: (F, d), the w_r.
-        axes: (-1,) for queries, (-2, -1) for keys.
-        mask: (B, 1, T, 1) bool, true at real keys.
-
-    Returns:
-        (B, H, T, F).
-    """
-    logs = x @ projection.T - x.square().sum(-1, keepdim=True) / 2
-    if mask is not None:
-        logs = logs.masked_fill(~mask, torch.finfo(logs.dtype).min)
-    return (logs - logs.amax(axes, keepdim=True).detach()).exp() + _FLOOR
-
-
-def orthogonal_gaussian(num_features: int, width: int, *, seed: int) -> Tensor:
-    """Draws w_r ~ N(0, 1) that are orthogonal in groups of d: Choromanski et al. 2021, section 2.4.
-
-    Args:
-        num_features: F.
-        width: d.
-        seed: of a generator of its own.
-
-    Returns:
-        (F, d), in fp32.
-    """
-    generator = torch.Generator().manual_seed(seed)
-
-    def draw(rows: int) -> Tensor:
-        return torch.randn(rows, width, generator=generator, device="cpu", dtype=torch.float64)
-
-    directions = []
-    for _ in range(-(-num_features // width)):
-        turned, upper = torch.linalg.qr(draw(width))
-        directions.append(turned * upper.diagonal().sign())  # of the two signs always the same
-    lengths = draw(num_features).norm(dim=1, keepdim=True)
-    rows: Tensor = torch.cat(directions)[:num_features] * lengths
-    return rows.float()
-
-
+SPARSE = ("sliding_window", "bigbird", "local")
+LINEAR = ("linear", "performer")
+ENCODER_ATTENTIONS = ("full", *SPARSE, *LINEAR)
 NUM_BUCKETS = 32
 FARTHEST = 128  # distances from here on share the last bucket
+_FLOOR = 1e-8  # so that no query finds all keys at 0
+
+Pattern = Callable[[Tensor, Tensor, Tensor], Tensor]  # (sentence, query, key) -> bool
 
 
-def alibi_slopes(num_heads: int) -> Tensor:
-    """Returns 2^(-8 h / H) for h = 1..H: Press et al. 2022, section 3."""
-    return torch.tensor([2 ** (-8 * (head + 1) / num_heads) for head in range(num_heads)])
-
-
-def distance_bucket(distance: Tensor, *, bidirectional: bool) -> Tensor:
-    """Returns the bucket of each distance j - i, key minus query: Raffel et al. 2020, section 2.1.
-
-    Half of the buckets are for one distance each, the others grow logarithmically up to
-    `FARTHEST`. A bidirectional reader has half of all buckets for keys behind the query.
+class EncoderAttention(nn.Module):
+    """How the layers of an encoder read.
 
     Args:
-        distance: int64, any shape.
-        bidirectional: False counts every key behind the query as distance 0.
-    """
-    buckets = NUM_BUCKETS // 2 if bidirectional else NUM_BUCKETS
-    side = (distance > 0) * buckets if bidirectional else torch.zeros_like(distance)
-    distance = distance.abs() if bidirectional else (-distance).clamp(min=0)
-    exact = buckets // 2
-    far = (distance.clamp(min=exact).double() / exact).log() / math.log(FARTHEST / exact)
-    # The small number: a limit that is a whole distance belongs to the next bucket.
-    logarithmic = (exact + (far * (buckets - exact) + 1e-9).long()).clamp(max=buckets - 1)
-    return side + torch.where(distance < exact, distance, logarithmic)
+        kind: one of `ENCODER_ATTENTIONS`.
+        num_layers: of the encoder; random parts are drawn for each, with its number as the seed.
+        head_width: d.
+        window: tokens seen to each side by sliding_window (the w of Beltagy et al. 2020 counts
+            both sides); the size of a chunk (local) or of a block (bigbird).
+        global_tokens: how many first tokens see all and are seen by all (not local); with the
+            projections of all others, where Longformer has some of their own.
+        random_blocks: further blocks that each block of bigbird sees.
+        random_features: F, of performer; drawn once, where the paper draws them again and again.
+        positions: of the model; linear attention has no scores to add a bias to.
+        dropout: on the weights, which linear attention never writes down.
 
-
-class DistanceBias(nn.Module):
-    """The bias of one stack of layers.
-
-    Args:
-        kind: "alibi" (fixed) or "relative" (trained). ALiBi was made for decoders; with one slope
-            for both sides an encoder could not tell a sentence from its reverse, so that keys
-            ahead get the slopes of the heads in reverse order.
-        num_heads: H.
-        bidirectional: whether keys after the query are seen.
+    Raises:
+        UserError: An option is out of its range.
     """
 
-    def __init__(self, kind: str, *, num_heads: int, bidirectional: bool) -> None:
+    projections: Tensor | None
+
+    def __init__(
+        self,
+        kind: str,
+        *,
+        num_layers: int,
+        head_width: int,
+        window: int,
+        global_tokens: int,
+        random_blocks: int,
+        random_features: int,
+        positions: str = "none",
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
-        self.bidirectional = bidirectional
-        self.num_heads = num_heads
-        self.table: nn.Parameter | None = None
-        if kind == "relative":
-            self.table = nn.Parameter(torch.empty(num_heads, NUM_BUCKETS))
-            nn.init.normal_(self.table, std=0.1)
+        one_of("encoder_attention", kind, ENCODER_ATTENTIONS)
+        at_least("attention_window", window)
+        at_least("global_tokens", global_tokens, 0)
+        at_least("random_blocks", random_blocks, 0)
+        at_least("random_features", random_features)
+        if kind in LINEAR and (positions in BIASES or dropout > 0):
+            raise UserError(
+                f"encoder_attention is {kind!r}; it must not be linear with positions={positions} "
+                f"and attention_dropout={dropout}: use another of the three."
+            )
+        self.kind = kind
+        self.num_layers = num_layers
+        self.window = window
+        self.global_tokens = global_tokens
+        self.random_blocks = random_blocks
+        drawn = None
+        if kind == "performer":
+            layers = range(num_layers)
+            drawn = [orthogonal_gaussian(random_features, head_width, seed=n) for n in layers]
+        # In the checkpoint: what another machine would draw could differ in the last digit.
+        self.register_buffer("projections", None if drawn is None else torch.stack(drawn))
 
-    def forward(self, first: int, last: int, device: torch.device) -> Tensor:
-        """Returns the bias of the distances first .. last - 1, (H, last - first), in fp32."""
-        distance = torch.arange(first, last, device=device)
-        if self.table is None:
-            behind = alibi_slopes(self.num_heads).to(device).unsqueeze(1)
-            return torch.where(distance > 0, -behind.flip(0), behind) * distance
-        return self.table[:, distance_bucket(distance, bidirectional=self.bidirectional)].float()
+    def readers(
+        self, x: Tensor, mask: Tensor | None, bias: DistanceBias | None
+    ) -> Sequence[Reader]:
+        """Returns the reader of every layer for one batch.
 
+        Args:
+            x: (B, S, D), of which shape and device count.
+            mask: (B, S) bool without an empty row, or None.
+            bias: added to the scores, or None.
+        """
+        if self.kind in LINEAR:
+            over_keys = None if mask is None else mask[:, None, :, None]
+            if self.projections is None:
+                return [LinearReader(over_keys, None)] * self.num_layers
+            return [LinearReader(over_keys, projection) for projection in self.projections]
+        length = x.shape[1]
+        by_distance = None if bias is None else bias(1 - length, length, x.device)
+        if self.kind in SPARSE:
+            seeds = range(self.num_layers) if self.kind == "bigbird" else [0]
+            sparse = [_sparse_reader(self.visible(x, mask, seed), x, by_distance) for seed in seeds]
+            return sparse * (self.num_layers // len(sparse))
+        seen = None if mask is None else mask[:, None, None]
+        return [MaskedReader(_with_bias(seen, by_distance, length))] * self.num_layers
 
-def spread(by_distance: Tensor, num_queries: int, num_keys: int) -> Tensor:
-    """Returns the bias of each pair, (H, T, S); the last query and the last key are level.
-
-    Args:
-        by_distance: (H, n), of the distances 1 - S and on; n = S where no key is after its query,
-            T + S - 1 where all are seen.
-        num_queries: T.
-        num_keys: S.
-    """
-    queries = torch.arange(num_keys - num_queries, num_keys, device=by_distance.device)
-    keys = torch.arange(num_keys, device=by_distance.device)
-    index = keys - queries.unsqueeze(1) + num_keys - 1
-    return by_distance[:, index.clamp(max=by_distance.shape[1] - 1)]
+    def visible(self, x: Tensor, mask: Tensor | None, layer: int) -> Pattern:
+        """Returns which positions of a batch see which under a sparse pattern; as `readers`."""
+        window, first = self.window, self.global_tokens
+        if self.kind == "local":
+            pattern: Pattern = lambda _, i, j: local_chunks(i, j, window=window)  # noqa: E731
+        elif self.kind == "sliding_window":
+            pattern = lambda _, i, j: sliding_window(  # noqa: E731
+                i, j, window=window, global_tokens=first
+            )
+        else:
+            length = x.shape[1]
+            lengths = torch.full((1,), length, device=x.device) if mask is None else mask.sum(1)
+            chosen = random_blocks(
+                -(-lengths // window), -(-length // window), count=self.random_blocks, seed=layer
+            ).expand(x.shape[0], -1, -1)
+            pattern = lambda b, i, j: (  # noqa: E731
+                block_window(i, j, window=window, global_tokens=first)
+                | chosen[b, i // window, j // window]
+            )
+        if mask is None:
+            return pattern
+        # A filler sees itself: no softmax is over nothing, whatever a kernel makes of that.
+        return lambda b, i, j: pattern(b, i, j) & (mask[b, j] | (i == j))
 
 
 class Reader(ABC):
@@ -358,108 +258,6 @@ def _adding(bias: Tensor) -> Any:
     return lambda score, b, h, i, j: score + bias[h, j - i + level]
 
 
-SPARSE = ("sliding_window", "bigbird", "local")
-LINEAR = ("linear", "performer")
-ENCODER_ATTENTIONS = ("full", *SPARSE, *LINEAR)
-
-Pattern = Callable[[Tensor, Tensor, Tensor], Tensor]  # (sentence, query, key) -> bool
-
-
-class EncoderAttention(nn.Module):
-    """The choice of a mechanism.
-
-    Args:
-        kind: one of `ENCODER_ATTENTIONS`.
-        num_layers: of the encoder; random parts are drawn for each, with its number as the seed.
-        head_width: d.
-        window: tokens seen to each side by sliding_window; the size of a chunk (local) or of a
-            block (bigbird).
-        global_tokens: how many first tokens see all and are seen by all (not local).
-        random_blocks: further blocks that each block of bigbird sees.
-        random_features: F, of performer.
-
-    Raises:
-        UserError: An option is out of its range.
-    """
-
-    projections: Tensor | None
-
-    def __init__(
-        self,
-        kind: str,
-        *,
-        num_layers: int,
-        head_width: int,
-        window: int,
-        global_tokens: int,
-        random_blocks: int,
-        random_features: int,
-    ) -> None:
-        super().__init__()
-        one_of("encoder_attention", kind, ENCODER_ATTENTIONS)
-        at_least("attention_window", window)
-        at_least("global_tokens", global_tokens, 0)
-        at_least("random_blocks", random_blocks, 0)
-        at_least("random_features", random_features)
-        self.kind = kind
-        self.num_layers = num_layers
-        self.window = window
-        self.global_tokens = global_tokens
-        self.random_blocks = random_blocks
-        drawn = None
-        if kind == "performer":
-            layers = range(num_layers)
-            drawn = [orthogonal_gaussian(random_features, head_width, seed=n) for n in layers]
-        # In the checkpoint: what another machine would draw could differ in the last digit.
-        self.register_buffer("projections", None if drawn is None else torch.stack(drawn))
-
-    def readers(self, x: Tensor, mask: Tensor | None, bias: Tensor | None) -> Sequence[Reader]:
-        """Returns the reader of every layer for one batch.
-
-        Args:
-            x: (B, S, D), of which shape and device count.
-            mask: (B, S) bool without an empty row, or None.
-            bias: (H, 2S - 1), by distance, or None.
-        """
-        if self.kind in LINEAR:
-            over_keys = None if mask is None else mask[:, None, :, None]
-            if self.projections is None:
-                return [LinearReader(over_keys, None)] * self.num_layers
-            return [LinearReader(over_keys, projection) for projection in self.projections]
-        if self.kind in SPARSE:
-            seeds = range(self.num_layers) if self.kind == "bigbird" else [0]
-            sparse = [_sparse_reader(self.visible(x, mask, seed), x, bias) for seed in seeds]
-            return sparse * (self.num_layers // len(sparse))
-        seen = None if mask is None else mask[:, None, None]
-        return [MaskedReader(_with_bias(seen, bias, x.shape[1]))] * self.num_layers
-
-    def visible(self, x: Tensor, mask: Tensor | None, layer: int) -> Pattern:
-        """Returns which positions of a batch see which under a sparse pattern; as `readers`."""
-        pattern = self._bigbird(x, mask, layer) if self.kind == "bigbird" else self._pattern()
-        if mask is None:
-            return pattern
-        # A filler sees itself: no softmax is over nothing, whatever a kernel makes of that.
-        return lambda b, i, j: pattern(b, i, j) & (mask[b, j] | (i == j))
-
-    def _pattern(self) -> Pattern:
-        if self.kind == "local":
-            return lambda _, i, j: local_chunks(i, j, window=self.window)
-        return lambda _, i, j: sliding_window(
-            i, j, window=self.window, global_tokens=self.global_tokens
-        )
-
-    def _bigbird(self, x: Tensor, mask: Tensor | None, layer: int) -> Pattern:
-        size, length = self.window, x.shape[1]
-        lengths = torch.full((1,), length, device=x.device) if mask is None else mask.sum(1)
-        chosen = random_blocks(
-            -(-lengths // size), -(-length // size), count=self.random_blocks, seed=layer
-        ).expand(x.shape[0], -1, -1)
-        return lambda b, i, j: (
-            block_window(i, j, window=size, global_tokens=self.global_tokens)
-            | chosen[b, i // size, j // size]
-        )
-
-
 def _sparse_reader(sees: Pattern, x: Tensor, bias: Tensor | None) -> Reader:
     def dense() -> Tensor:
         mask = _with_bias(dense_mask(sees, x).unsqueeze(1), bias, x.shape[1])
@@ -493,3 +291,221 @@ def _with_bias(seen: Tensor | None, bias: Tensor | None, length: int) -> Tensor 
     if bias is None:
         return seen
     return add_mask(spread(bias, length, length), seen)
+
+
+def sliding_window(i: Tensor, j: Tensor, *, window: int, global_tokens: int) -> Tensor:
+    """|i - j| <= window, or one of the two is global: Beltagy et al. 2020, section 3.1."""
+    return ((i - j).abs() <= window) | _global(i, j, global_tokens)
+
+
+def local_chunks(i: Tensor, j: Tensor, *, window: int) -> Tensor:
+    """Chunks of `window` tokens; each sees itself and the one before (Kitaev et al. 2020)."""
+    back = i // window - j // window
+    return (back == 0) | (back == 1)
+
+
+def block_window(i: Tensor, j: Tensor, *, window: int, global_tokens: int) -> Tensor:
+    """Blocks of `window` tokens see themselves and their neighbours; global tokens see all.
+
+    Zaheer et al. 2020, section 2, without the random blocks.
+    """
+    return ((i // window - j // window).abs() <= 1) | _global(i, j, global_tokens)
+
+
+def random_blocks(num_blocks: Tensor, most: int, *, count: int, seed: int) -> Tensor:
+    """Chooses `count` more blocks for each block to see, of those beyond its neighbours.
+
+    The choice is that of the largest numbers which a hash gives to (seed, query block, key block):
+    a function of the length of a sentence, whatever stands beside it in a batch.
+
+    Args:
+        num_blocks: (B,) int64, blocks of each sentence.
+        most: n, at least the largest of them.
+        count: blocks to choose; fewer where there are fewer.
+        seed: other choices for another seed.
+
+    Returns:
+        (B, n, n) bool, true where a query block (row) sees a key block.
+    """
+    blocks = torch.arange(most, device=num_blocks.device)
+    rows, columns = blocks.unsqueeze(1), blocks.unsqueeze(0)
+    far = (rows - columns).abs() > 1
+    there = far & (blocks < num_blocks.view(-1, 1, 1))  # (B, n, n)
+    scores = torch.where(there, hash_of(seed, rows, columns), -1)
+    best, index = scores.topk(min(count, most), dim=-1)
+    return torch.zeros_like(there).scatter(-1, index, best >= 0)
+
+
+def hash_of(seed: int, i: Tensor, j: Tensor) -> Tensor:
+    """Mixes three numbers to one in 0 .. 2^31 - 1; the same on every machine."""
+    mixed = (seed * 668_265_263 + i * 374_761_393 + j * 1_274_126_177) & 0x7FFFFFFF
+    for shift in (15, 13):
+        mixed = ((mixed ^ (mixed >> shift)) * 1_103_515_245) & 0x7FFFFFFF
+    return mixed ^ (mixed >> 16)
+
+
+def _global(i: Tensor, j: Tensor, global_tokens: int) -> Tensor:
+    return (i < global_tokens) | (j < global_tokens)
+
+
+def linear_attention(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Returns phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(k_j)): Katharopoulos et al. 2020, equation 5.
+
+    Args:
+        query: (B, H, T, F), features of the queries.
+        keys: (B, K, S, F), features of the keys, 0 at fillers; K divides H.
+        values: (B, K, S, d).
+
+    Returns:
+        (B, H, T, d), in fp32.
+    """
+    groups = query.shape[1] // keys.shape[1]
+    summary = (keys.mT @ values.float()).repeat_interleave(groups, dim=1)  # (B, H, F, d)
+    total = keys.sum(2).repeat_interleave(groups, dim=1).unsqueeze(-1)  # (B, H, F, 1)
+    return (query @ summary) / (query @ total)
+
+
+def linear_weights(query: Tensor, keys: Tensor) -> Tensor:
+    """Returns the weights (B, H, T, S) that `linear_attention` never writes down."""
+    scores = query @ keys.repeat_interleave(query.shape[1] // keys.shape[1], dim=1).mT
+    return scores / scores.sum(-1, keepdim=True)
+
+
+def elu_features(x: Tensor) -> Tensor:
+    """Returns elu(x) + 1: Katharopoulos et al. 2020, equation 7.
+
+    It is positive, but in fp32 it is 0 below -17: so 1e-8 is added.
+    """
+    return F.elu(x) + 1 + _FLOOR
+
+
+def positive_random_features(
+    x: Tensor, projection: Tensor, *, axes: tuple[int, ...], mask: Tensor | None = None
+) -> Tensor:
+    """Returns exp(w_r . x - |x|^2 / 2) for every r: Choromanski et al. 2021, lemma 1.
+
+    The mean over r of a query's times a key's features tends to exp(q . k). The largest number
+    along `axes` becomes 1: a factor that cancels in `linear_attention` if it is one for all
+    features of a query, and one for all features of all keys.
+
+    Args:
+        x: (B, H, T, d), queries or keys divided by d^(1/4).
+        projection: (F, d), the w_r.
+        axes: (-1,) for queries, (-2, -1) for keys.
+        mask: (B, 1, T, 1) bool, true at real keys.
+
+    Returns:
+        (B, H, T, F).
+    """
+    logs = x @ projection.T - x.square().sum(-1, keepdim=True) / 2
+    if mask is not None:
+        logs = logs.masked_fill(~mask, torch.finfo(logs.dtype).min)
+    return (logs - logs.amax(axes, keepdim=True).detach()).exp() + _FLOOR
+
+
+def orthogonal_gaussian(num_features: int, width: int, *, seed: int) -> Tensor:
+    """Draws w_r ~ N(0, 1) that are orthogonal in groups of d: Choromanski et al. 2021, section 2.4.
+
+    Args:
+        num_features: F.
+        width: d.
+        seed: of a generator of its own.
+
+    Returns:
+        (F, d), in fp32.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(rows: int) -> Tensor:
+        return torch.randn(rows, width, generator=generator, device="cpu", dtype=torch.float64)
+
+    directions = []
+    for _ in range(-(-num_features // width)):
+        turned, upper = torch.linalg.qr(draw(width))
+        directions.append(turned * upper.diagonal().sign())  # of the two signs always the same
+    lengths = draw(num_features).norm(dim=1, keepdim=True)
+    rows: Tensor = torch.cat(directions)[:num_features] * lengths
+    return rows.float()
+
+
+class DistanceBias(nn.Module):
+    """The bias of one stack of layers.
+
+    Args:
+        kind: "alibi" (fixed) or "relative" (trained). ALiBi was made for decoders; with one slope
+            for both sides an encoder could not tell a sentence from its reverse, so that keys
+            ahead get the slopes of the heads in reverse order.
+        num_heads: H.
+        bidirectional: whether keys after the query are seen.
+        factor: what the trained table is multiplied by: see `position_factor` of the Transformer.
+    """
+
+    def __init__(
+        self, kind: str, *, num_heads: int, bidirectional: bool, factor: float = 1.0
+    ) -> None:
+        super().__init__()
+        self.bidirectional = bidirectional
+        self.num_heads = num_heads
+        self.factor = factor
+        self.table: nn.Parameter | None = None
+        if kind == "relative":
+            self.table = nn.Parameter(torch.empty(num_heads, NUM_BUCKETS))
+            nn.init.normal_(self.table, std=0.1 / factor)
+
+    def forward(self, first: int, last: int, device: torch.device) -> Tensor:
+        """Returns the bias of the distances first .. last - 1, (H, last - first), in fp32."""
+        distance = torch.arange(first, last, device=device)
+        if self.table is None:
+            behind = alibi_slopes(self.num_heads).to(device).unsqueeze(1)
+            return torch.where(distance > 0, -behind.flip(0), behind) * distance
+        buckets = distance_bucket(distance, bidirectional=self.bidirectional)
+        return self.table[:, buckets].float() * self.factor
+
+    def causal(self, num_new: int, num_past: int, device: torch.device) -> Tensor:
+        """Returns what to add where `num_new` tokens read themselves and the past: (H, T, S)."""
+        total = num_past + num_new
+        bias = spread(self(1 - total, 1, device), num_new, total)
+        return add_mask(bias, causal_mask(num_new, num_past, device))
+
+
+def spread(by_distance: Tensor, num_queries: int, num_keys: int) -> Tensor:
+    """Returns the bias of each pair, (H, T, S); the last query and the last key are level.
+
+    Args:
+        by_distance: (H, n), of the distances 1 - S and on; n = S where no key is after its query,
+            T + S - 1 where all are seen.
+        num_queries: T.
+        num_keys: S.
+    """
+    queries = torch.arange(num_keys - num_queries, num_keys, device=by_distance.device)
+    keys = torch.arange(num_keys, device=by_distance.device)
+    index = keys - queries.unsqueeze(1) + num_keys - 1
+    return by_distance[:, index.clamp(max=by_distance.shape[1] - 1)]
+
+
+def alibi_slopes(num_heads: int) -> Tensor:
+    """Returns 2^(-8 h / H) for h = 1..H: Press et al. 2022, section 3.
+
+    The paper interpolates where H is no power of 2.
+    """
+    return torch.tensor([2 ** (-8 * (head + 1) / num_heads) for head in range(num_heads)])
+
+
+def distance_bucket(distance: Tensor, *, bidirectional: bool) -> Tensor:
+    """Returns the bucket of each distance j - i, key minus query: Raffel et al. 2020, section 2.1.
+
+    Half of the buckets are for one distance each, the others grow logarithmically up to
+    `FARTHEST`. A bidirectional reader has half of all buckets for keys behind the query.
+
+    Args:
+        distance: int64, any shape.
+        bidirectional: False counts every key behind the query as distance 0.
+    """
+    buckets = NUM_BUCKETS // 2 if bidirectional else NUM_BUCKETS
+    side = (distance > 0) * buckets if bidirectional else torch.zeros_like(distance)
+    distance = distance.abs() if bidirectional else (-distance).clamp(min=0)
+    exact = buckets // 2
+    far = (distance.clamp(min=exact).double() / exact).log() / math.log(FARTHEST / exact)
+    # The small number: a limit that is a whole distance belongs to the next bucket.
+    logarithmic = (exact + (far * (buckets - exact) + 1e-9).long()).clamp(max=buckets - 1)
+    return side + torch.where(distance < exact, distance, logarithmic)

@@ -179,12 +179,12 @@ class TranslationModule(pl.LightningModule):
         return micro_batches * self.hparams["token_budget"] / tokens if tokens else math.nan
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
-        """Builds the optimizer (weight decay on matrices only) and the schedule over updates."""
-        matrices = [p for p in self.model.parameters() if p.dim() >= 2]
-        others = [p for p in self.model.parameters() if p.dim() < 2]
+        """Builds the optimizer and the schedule over updates."""
+        spared = list(self.model.without_decay())
+        others = {id(parameter) for parameter in spared}
         groups: list[dict[str, Any]] = [
-            {"params": matrices},
-            {"params": others, "weight_decay": 0.0},
+            {"params": [p for p in self.model.parameters() if id(p) not in others]},
+            {"params": spared, "weight_decay": 0.0},
         ]
         optimizer = build(
             self.hparams["optimizer"],

@@ -1,11 +1,10 @@
-"""What a step may choose from: the largest of a row, normalisation, forbidden and forced ids."""
+"""What a step may choose from: normalisation, forbidden and forced ids."""
 
 import math
 
-import pytest
 import torch
 
-from nmt.decoding.search import Constraints, largest
+from nmt.decoding.search import Constraints
 from nmt.special_tokens import BOS, EOS, PAD, UNK
 
 
@@ -15,25 +14,6 @@ def log_probs(logits, *, forbidden=(), prefix=(), min_length=0):
         min_length, torch.tensor([9]), forbidden_ids=forbidden, prefixes=[prefix]
     )
     return constraints.log_probs(torch.tensor([[logits]]), torch.tensor([0]), 0)[0]
-
-
-@pytest.mark.parametrize("width", [7, 64, 65, 320, 351, 1003])
-@pytest.mark.parametrize("count", [1, 5])
-def test_the_largest_entries_are_those_of_topk(width, count):
-    x = torch.randn(11, width)
-    x[3, -1] = 9.0
-    values, places = largest(x, count)
-    expected, at = x.topk(count, -1)
-    assert torch.equal(values, expected)
-    assert torch.equal(places, at)
-
-
-def test_a_row_with_fewer_finite_entries_than_asked_for_gives_them_first():
-    x = torch.full((1, 1000), -math.inf)
-    x[0, [3, 4, 999]] = torch.tensor([1.0, 3.0, 2.0])
-    values, places = largest(x, 4)
-    assert places[0, :3].tolist() == [4, 999, 3]
-    assert values[0, 3] == -math.inf
 
 
 def test_forbidden_tokens_have_their_share_of_the_probability_however_large():

@@ -17,7 +17,7 @@ from nmt.models.attention import (
 )
 from nmt.models.memory import pool_into_slots, without_empty_rows
 from nmt.models.positions import Rotation, rotary_table
-from nmt.models.transformer import CACHE_BLOCK, extend
+from nmt.models.transformer import CACHE_BLOCK, KeyValueCache
 
 LENGTHS = torch.tensor([[9], [2], [5]])
 MASK = torch.arange(9) < LENGTHS  # (3, 9)
@@ -142,30 +142,20 @@ def test_additive_attention_equals_the_equation():
     assert not weights[~MASK].any()
 
 
-def test_first_keys_are_kept_without_a_copy():
-    keys, values = torch.randn(2, 3, 2, 7, 5).unbind()
-    cache = extend(None, keys, values)
-    assert cache.keys.data_ptr() == keys.data_ptr()
-    assert cache.values.data_ptr() == values.data_ptr()
-
-
 def test_cache_holds_what_was_appended_and_grows_by_blocks():
     keys, values = torch.randn(2, 3, 2, CACHE_BLOCK + 7, 5).unbind()
-    cache, capacities = None, []
-    for t in range(keys.shape[2]):
-        cache = extend(cache, keys[:, :, t : t + 1], values[:, :, t : t + 1])
+    cache, capacities = KeyValueCache(keys[:, :, :1], values[:, :, :1], 1), [1]
+    for t in range(1, keys.shape[2]):
+        cache = cache.append(keys[:, :, t : t + 1], values[:, :, t : t + 1])
         assert torch.equal(cache.keys, keys[:, :, : t + 1])
         assert torch.equal(cache.values, values[:, :, : t + 1])
         capacities.append(cache.keys_buffer.shape[2])
     assert len(set(capacities)) == 3  # the first token, and two blocks
-
-
-def test_cache_selects_rows():
-    keys, values = torch.randn(2, 3, 2, 7, 5).unbind()
-    cache = extend(extend(None, keys, values), keys, values).index_select(torch.tensor([2, 0, 0]))
-    assert torch.equal(cache.keys, torch.cat([keys, keys], 2)[[2, 0, 0]])
-    assert torch.equal(cache.values, torch.cat([values, values], 2)[[2, 0, 0]])
-    assert cache.length == 14
+    rows = torch.tensor([2, 0, 0])
+    chosen = cache.index_select(rows)
+    assert torch.equal(chosen.keys, keys[rows])
+    assert torch.equal(chosen.values, values[rows])
+    assert chosen.length == cache.length
 
 
 def test_slots_are_means_of_contiguous_segments():

@@ -41,18 +41,39 @@ def test_alibi_by_hand():
     assert (-bias[0] * 256).tolist() == [[0, 1, 2], [16, 0, 1], [32, 16, 0]]
     assert (-bias[1] * 256).tolist() == [[0, 16, 32], [1, 0, 16], [2, 1, 0]]
     decoder = DistanceBias("alibi", num_heads=2, bidirectional=False)
-    bias = add_mask(spread(decoder(-3, 1, CPU), 2, 4), causal_mask(2, 2, CPU))
+    bias = decoder.causal(2, 2, CPU)
     assert (-bias[0] * 16)[0, :3].tolist() == [2, 1, 0]
     assert (-bias[0] * 16)[1].tolist() == [3, 2, 1, 0]
     assert bias[0, 0, 3] == torch.finfo(torch.float32).min
 
 
-def test_a_trained_bias_is_looked_up_by_bucket():
-    bias = DistanceBias("relative", num_heads=3, bidirectional=True)
+@pytest.mark.parametrize("factor", [1.0, 8.0])
+def test_a_trained_bias_is_looked_up_by_bucket(factor):
+    bias = DistanceBias("relative", num_heads=3, bidirectional=True, factor=factor)
     pairs = spread(bias(-199, 200, CPU), 200, 200)
     for i, j in [(0, 0), (7, 3), (3, 7), (0, 199), (199, 0)]:
         bucket = reference.relative_bucket(j - i, bidirectional=True)
-        assert torch.equal(pairs[:, i, j], bias.table[:, bucket])
+        assert torch.equal(pairs[:, i, j], factor * bias.table[:, bucket])
+
+
+@pytest.mark.parametrize("positions", ["learned", "relative"])
+def test_a_factor_makes_tables_of_positions_small_and_leaves_the_function(positions):
+    models = []
+    for factor in (1.0, 8.0):
+        torch.manual_seed(3)
+        models.append(tiny_model("transformer", positions=positions, position_factor=factor))
+    inputs = torch.randint(4, VOCAB_SIZE, (2, 11)), None, torch.randint(4, VOCAB_SIZE, (2, 7))
+    torch.testing.assert_close(models[0](*inputs), models[1](*inputs), atol=1e-5, rtol=1e-5)
+    plain, divided = ([p for p in model.without_decay() if p.dim() == 2] for model in models)
+    assert len(plain) == (1 if positions == "learned" else 2)
+    for table, small in zip(plain, divided, strict=True):
+        torch.testing.assert_close(small * 8, table)
+
+
+def test_a_bias_is_added_in_double_precision_too():
+    model = tiny_model("transformer", positions="alibi").double()
+    inputs = torch.randint(4, VOCAB_SIZE, (2, 11)), None, torch.randint(4, VOCAB_SIZE, (2, 7))
+    assert model(*inputs).isfinite().all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -16,6 +16,7 @@ from nmt.models.variants import (
     LINEAR,
     SPARSE,
     BlockReader,
+    DistanceBias,
     EncoderAttention,
     MaskedReader,
     block_mask,
@@ -201,9 +202,12 @@ def test_a_gpu_evaluates_the_same_pattern(kind):
 def test_flex_attention_under_a_block_mask_and_a_bias_equals_the_dense_mask():
     """What a GPU runs, uncompiled; on a CPU it has no backward pass."""
     query, keys, values = heads()
-    x, bias, mechanism = torch.zeros(3, 23, 24), torch.randn(4, 45), attention("bigbird")
+    x, mechanism = torch.zeros(3, 23, 24), attention("bigbird")
+    bias = DistanceBias("relative", num_heads=4, bidirectional=True)
     dense = mechanism.readers(x, REAL, bias)[1]
-    blocks = BlockReader(block_mask(mechanism.visible(x, REAL, 1), x), bias, lambda: dense.mask)
+    by_distance = bias(-22, 23, x.device).detach()
+    sees = block_mask(mechanism.visible(x, REAL, 1), x)
+    blocks = BlockReader(sees, by_distance, lambda: dense.mask)
     with torch.no_grad():
         output = blocks.read(query, keys, values, dropout=0.0)
     expected = dense.read(query, keys, values, dropout=0.0)
