@@ -2,7 +2,21 @@
 
 import pytest
 import torch
-from models_for_tests import MODEL_NAMES, tiny_model
+from models_for_tests import ALL_NAMES, tiny_model
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--model",
+        action="append",
+        metavar="NAME",
+        help="a file of conf/model that the tests of all models run on (default: each of them)",
+    )
+
+
+def pytest_generate_tests(metafunc):
+    if "model_name" in metafunc.fixturenames:
+        metafunc.parametrize("model_name", metafunc.config.getoption("model") or ALL_NAMES)
 
 
 @pytest.fixture(autouse=True)
@@ -12,7 +26,7 @@ def seed():
     return 7
 
 
-@pytest.fixture(params=MODEL_NAMES)
-def model(request):
-    """Each of the models, tiny, without dropout, in evaluation mode."""
-    return tiny_model(request.param)
+@pytest.fixture
+def model(model_name):
+    """Each of the models, small, without dropout, in evaluation mode."""
+    return tiny_model(model_name)

@@ -1,4 +1,4 @@
-"""The models of `conf/model`: those that have a line in `TINY` at tiny sizes, others as they are."""
+"""The models of `conf/model`: at tiny sizes where `TINY` has some, else as they are."""
 
 from pathlib import Path
 from typing import Any
@@ -42,9 +42,11 @@ def configuration(name: str) -> dict[str, Any]:
 
 def tiny_model(name: str, *, vocab_size: int = VOCAB_SIZE, **changes: Any) -> EncoderDecoder:
     """Returns a new model of that name in evaluation mode; `changes` replace its options."""
-    options = configuration(name) | TINY.get(name, {}) | changes
+    options = configuration(name) | {"dropout": 0.0} | TINY.get(name, {}) | changes
     return build(options, vocab_size=vocab_size).eval()
 
 
+# Files that inherit are other sizes of the same model.
+ALL_NAMES = sorted(path.stem for path in CONF.glob("*.yaml") if "defaults:" not in path.read_text())
 OPTIONS = {name: configuration(name) | sizes for name, sizes in TINY.items()}
 TARGETS = {name: options.pop("_target_") for name, options in OPTIONS.items()}

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from models_for_tests import tiny_model
 from number_words import corpus_options, make_run, model_options, trainer_options
 
 from nmt.checkpoint import load_checkpoint
@@ -65,3 +66,11 @@ def test_a_checkpoint_of_a_compiled_run_translates_without_a_compiler(run, trace
     monkeypatch.setenv("PATH", "")
     assert len(list(Translator.from_checkpoint(best).translate(["one two", ""]))) == 2
     assert len(traced) == count
+
+
+def test_a_transformer_is_one_graph_whatever_the_lengths():
+    model = tiny_model("transformer", encoder_layers=1, decoder_layers=1)
+    compiled = torch.compile(model, dynamic=True, fullgraph=True, backend="eager")
+    for length in (11, 9, 13):
+        inputs = torch.full((3, length), 5), None, torch.full((3, length - 2), 7)
+        torch.testing.assert_close(compiled(*inputs), model(*inputs))
