@@ -119,7 +119,7 @@ def planned_runs(options: argparse.Namespace) -> Iterator[PlannedRun]:
 
 
 def _choice(options: argparse.Namespace, model: str) -> list[str]:
-    """Returns the options of train.py that choose the experiment, if there is one, and the model."""
+    """Returns the options of train.py that choose the experiment, if any, and the model."""
     experiment = [f"experiment={options.experiment}"] if options.experiment else []
     return [*experiment, f"model={model}"]
 

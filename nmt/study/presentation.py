@@ -68,11 +68,11 @@ def number(value: float | None, digits: int = 1) -> str:
     return f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−")  # + 0.0: no minus zero
 
 
-def with_interval(found: Mapping[str, Any] | None) -> str:
+def with_interval(found: Mapping[str, Any] | None, digits: int = 1) -> str:
     """Formats a value with its interval: "12.3 [11.0, 13.5]"."""
     if found is None or found["value"] is None:
         return "–"
-    value, low, high = (number(found[key]) for key in ("value", "low", "high"))
+    value, low, high = (number(found[key], digits) for key in ("value", "low", "high"))
     return f"{value}\u00a0[{low},\u00a0{high}]"  # no line break within
 
 

@@ -20,6 +20,7 @@ from nmt.study.findings import (
     joined,
     kinds,
     likelihood,
+    linked_phrases,
     memory_slots,
     training_inputs,
 )
@@ -57,4 +58,5 @@ FINDINGS: tuple[Finding, ...] = (
     likelihood,
     information,
     alignment,
+    linked_phrases,
 )

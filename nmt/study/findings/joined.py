@@ -30,7 +30,7 @@ from nmt.study.presentation import (
     system_styles,
     with_interval,
 )
-from nmt.study.statistics import score_sentences
+from nmt.study.statistics import Measured, score_sentences
 from nmt.study.systems import Comparison
 
 if TYPE_CHECKING:
@@ -40,24 +40,42 @@ MOST_JOINED = 8
 LONGEST_SENTENCE = 15
 LONGEST_MEAN = 80
 NUM_SENTENCES = 240
+RUNNING_TEXT = "test_chapters"  # a test set of neighbouring sentences, see prepare_bible.py
+RUNNING_SIZES = (2, 3)
+LONGEST_RUNNING = 50  # words of a group
+MOST_GROUPS = 400  # of a size
 _SEED = 1
 
 
 def measure(run: TrainedRun) -> Mapping[str, Any]:
     """Translates sentences of the test split alone and in groups of 1 to 8, joined.
 
-    The sentences are the single ones of at most 15 words, 240 of them drawn with a fixed seed, so
-    that all runs on a corpus get the same. Every group size has the same sentences in the same
-    order: their references are one text, cut otherwise, so that scores of different sizes compare
-    too, not only joined and alone within a size. Where a size does not divide their number, the
-    last ones are left out (2 of 240 for groups of 7, none for the others). Sizes whose inputs have
-    more than 80 words in the mean are left out. Inputs of more sentences than training ever had
-    are extrapolation, like lengths it never had.
+    A corpus with a test set of running text has neighbours joined, in twos and threes, so that the
+    text of a group runs on (see `neighbours`). In any other corpus the sentences are the single
+    ones of at most 15 words, 240 of them drawn with a fixed seed, so that all runs on a corpus get
+    the same. Every group size has the same sentences in the same order: their references are one
+    text, cut otherwise, so that scores of different sizes compare too, not only joined and alone
+    within a size. Where a size does not divide their number, the last ones are left out (2 of 240
+    for groups of 7, none for the others). Sizes whose inputs have more than 80 words in the mean
+    are left out. Inputs of more sentences than training ever had are extrapolation, like lengths
+    it never had.
 
     Returns:
         joined: A row a group: num_joined, source_words, and the texts reference, joined (the
-        translation of the joined input) and alone (the translations of its sentences, joined).
+        translation of the joined input) and alone (the translations of its sentences, joined);
+        document, in running text.
     """
+    if RUNNING_TEXT in run.data.test_splits:
+        pairs, documents = run.pairs(RUNNING_TEXT), run.column(RUNNING_TEXT, "document")
+        assert documents is not None
+        groups = neighbours(documents, [run.length(source) for source, _ in pairs])
+        rows = _translate(run, pairs, groups)
+        return {
+            "joined": [
+                {**row, "document": documents[group[0]]}
+                for row, group in zip(rows, groups, strict=True)
+            ]
+        }
     pairs = run.pairs(run.headline_split)
     lengths = [run.length(source) for source, _ in pairs]
     single = run.column(run.headline_split, "num_sentences") or [1] * len(pairs)
@@ -89,6 +107,32 @@ def groups_by_size(candidates: Sequence[int], lengths: Sequence[int]) -> list[li
     return groups
 
 
+def neighbours(documents: Sequence[str], lengths: Sequence[int]) -> list[list[int]]:
+    """Groups neighbouring sentences of a document.
+
+    Groups of a size do not overlap; each begins as early as it can. Of more than `MOST_GROUPS` of a
+    size some are drawn with a fixed seed. The content of one size is not that of the other.
+
+    Args:
+        documents: Of every sentence, in the order of the text.
+        lengths: Of every sentence, in words; a group has at most `LONGEST_RUNNING`.
+
+    Returns:
+        Each sentence of a group alone, then the groups of two, then those of three.
+    """
+    groups: list[list[int]] = []
+    for size in RUNNING_SIZES:
+        found, start = [], 0
+        while start + size <= len(documents):
+            group = list(range(start, start + size))
+            same = documents[group[0]] == documents[group[-1]]
+            fits = same and sum(lengths[index] for index in group) <= LONGEST_RUNNING
+            found += [group] if fits else []
+            start += size if fits else 1
+        groups += sorted(random.Random(_SEED).sample(found, min(MOST_GROUPS, len(found))))
+    return [[index] for index in sorted({i for group in groups for i in group})] + groups
+
+
 def _translate(
     run: TrainedRun, pairs: Sequence[tuple[str, str]], groups: Sequence[Sequence[int]]
 ) -> Iterator[dict[str, Any]]:
@@ -116,7 +160,8 @@ def score(comparison: Comparison) -> Mapping[str, Any]:
     numbers = np.array([row["num_joined"] for row in first])
     words = np.array([row["source_words"] for row in first])
     groups = {int(size): np.flatnonzero(numbers == size) for size in np.unique(numbers)}
-    systems = {}
+    systems: dict[str, Any] = {}
+    kept: dict[str, list[Measured]] = {}
     for label, runs in probed.items():
         texts = {kind: [_sentences(rows, kind) for rows in runs] for kind in ("joined", "alone")}
         scores = score_sentences(texts, target_lang=comparison.target_lang, strata=numbers.tolist())
@@ -127,6 +172,20 @@ def score(comparison: Comparison) -> Mapping[str, Any]:
                 long.minus(short).entry()
                 for long, short in zip(measured["joined"], measured["alone"], strict=True)
             ],
+        }
+        kept[label] = [
+            Measured(long.by_seed / short.by_seed, long.replicates / short.replicates)
+            for long, short in zip(measured["joined"], measured["alone"], strict=True)
+        ]
+        systems[label]["kept"] = [share.entry() for share in kept[label]]
+    constant = [s.label for s in comparison.systems if s.role == "constant" and s.label in kept]
+    for label in kept.keys() - constant:
+        systems[label]["kept_more_than"] = {
+            baseline: [
+                share.minus(other).entry()
+                for share, other in zip(kept[label], kept[baseline], strict=True)
+            ]
+            for baseline in constant
         }
     return {
         "joined": {
@@ -152,6 +211,7 @@ def _sentences(rows: Sequence[Mapping[str, Any]], kind: str) -> list[TranslatedS
             hypothesis=row[kind],
             score=0.0,
             source_words=row["source_words"],
+            document=row.get("document"),
         )
         for index, row in enumerate(rows)
     ]
@@ -203,7 +263,10 @@ def tell(results: Results) -> list[Section]:
     found = results["joined"]
     if found is None:
         return []
-    columns = ("system", "joined", "mean length", "n", "BLEU joined", "BLEU alone", "difference")
+    columns = (
+        *("system", "joined", "mean length", "n"),
+        *("BLEU joined", "BLEU alone", "difference", "share kept"),
+    )
     rows = [
         (
             label,
@@ -211,9 +274,18 @@ def tell(results: Results) -> list[Section]:
             number(group["source_words"]),
             str(group["num_groups"]),
             *(with_interval(system[kind][place]) for kind in ("joined", "alone", "difference")),
+            with_interval(system["kept"][place], digits=2) if "kept" in system else "–",
         )
         for label, system in found["systems"].items()
         for place, group in enumerate(found["groups"])
+    ]
+    more = [
+        f"Of {group['num_joined']} joined, {label} keeps "
+        f"{with_interval(gaps[place], digits=2)} more of its BLEU than {baseline}."
+        for label, system in found["systems"].items()
+        for baseline, gaps in system.get("kept_more_than", {}).items()
+        for place, group in enumerate(found["groups"])
+        if group["num_joined"] > 1
     ]
     return [
         Section(
@@ -226,5 +298,6 @@ def tell(results: Results) -> list[Section]:
             ],
             [FigureReference("joined_inputs", "BLEU of joined inputs and of their parts alone")],
             [Table(columns, rows)],
+            items=more,
         )
     ]

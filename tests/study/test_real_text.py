@@ -1,0 +1,30 @@
+"""Findings that only a corpus of running text with linked phrases has."""
+
+import numpy as np
+
+from nmt.study.findings.joined import LONGEST_RUNNING, neighbours
+from nmt.study.findings.linked_phrases import hits, precision
+
+
+def test_neighbours_are_joined_within_a_passage_and_alone():
+    documents = ["Gen 1:1"] * 5 + ["Gen 2:1"] * 2
+    groups = neighbours(documents, [10] * 7)
+    assert groups == [*([i] for i in (0, 1, 2, 3, 5, 6)), [0, 1], [2, 3], [5, 6], [0, 1, 2]]
+
+
+def test_a_group_is_no_longer_than_the_limit():
+    long = LONGEST_RUNNING - 10
+    assert neighbours(["a"] * 4, [long, long, 10, 10]) == [[1], [2], [1, 2]]
+    assert neighbours(["a", "b"], [1, 1]) == []
+
+
+def test_a_hit_is_a_preferred_word_in_the_linked_phrase():
+    weights = np.array([[0.6, 0.2, 0.1, 0.1], [0.1, 0.1, 0.1, 0.7], [0.4, 0.3, 0.2, 0.1]])
+    links = [(0, 0), (1, 0), (0, 1), (3, 2)]  # target 0 has words 0 and 1, 1 has 0, 2 has 3
+    # Uniform: 2/4 + 1/4 + 1/4. Diagonal of 3 over 4 words: 0, 2, 3.
+    assert hits(weights, links) == [3, 1, 1.0, 2, 4]
+    assert precision(np.array([[4, 1, 0, 0, 0], [0, 0, 0, 0, 0]])).tolist() == [0.25, 0]
+
+
+def test_links_beyond_a_cut_sentence_do_not_count():
+    assert hits(np.ones((1, 1)), [(0, 0), (5, 0), (0, 7)]) == [1, 1, 1.0, 1, 1]
