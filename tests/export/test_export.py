@@ -11,7 +11,6 @@ import torch
 from checkpoints import write_checkpoint
 from models_for_tests import OPTIONS, tiny_model
 
-from nmt.cli.translate import _AVAILABLE, open_exported, parser
 from nmt.cli.translate import main as translate_main
 from nmt.data.preparation import train_tokenizer
 from nmt.decoding.beam import BeamSearch
@@ -310,10 +309,8 @@ def test_the_program_says_how_to_use_an_exported_model(translate, folder, capsys
     assert "is a model for CTranslate2: add --engine ctranslate2." in capsys.readouterr().err
 
 
-def test_options_of_the_program_that_the_engine_lacks_are_refused_by_name(folder):
-    options = parser().parse_args([str(folder), "--device", "cpu"])
-    assert vars(options).keys() >= _AVAILABLE
-    assert open_exported(options, parser()).target_lang == "de"
-    options.top_k = 5
-    with pytest.raises(ValueError, match="--top-k is not available with --engine ctranslate2"):
-        open_exported(options, parser())
+def test_options_of_the_program_that_the_engine_lacks_are_refused_by_name(
+    translate, folder, capsys
+):
+    assert translate(b"", folder, "--engine", "ctranslate2", "--top-k", "5") == (1, b"")
+    assert "--top-k is not available with --engine ctranslate2" in capsys.readouterr().err
