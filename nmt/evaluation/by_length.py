@@ -69,6 +69,33 @@ def sort_by_length(
     ]
 
 
+def join_small(
+    ranges: Sequence[tuple[Bucket, list[int]]], fewest: int
+) -> list[tuple[Bucket, list[int]]]:
+    """Joins ranges with fewer sentences to the next longer one; the last, to the one before it.
+
+    Empty ranges vanish. If there are fewer sentences in all, they make one range.
+    """
+    joined: list[tuple[Bucket, list[int]]] = []
+    for bucket, indices in ranges:
+        if not indices:
+            continue
+        if joined and joined[-1][0].num_sentences < fewest:
+            joined[-1] = _join(joined[-1], (bucket, indices))
+        else:
+            joined.append((bucket, indices))
+    if len(joined) > 1 and joined[-1][0].num_sentences < fewest:
+        joined[-2:] = [_join(*joined[-2:])]
+    return joined
+
+
+def _join(
+    shorter: tuple[Bucket, list[int]], longer: tuple[Bucket, list[int]]
+) -> tuple[Bucket, list[int]]:
+    indices = sorted(shorter[1] + longer[1])
+    return Bucket(shorter[0].low, longer[0].high, len(indices)), indices
+
+
 def bleu_by_length(
     hypotheses: Sequence[str],
     references: Sequence[str],

@@ -43,6 +43,7 @@ def compare(paths: Sequence[Path], *, split: str = "test") -> dict[str, Any]:
             "seed": BOOTSTRAP_SEED,
             "resamples": NUM_RESAMPLES,
             "coverage": COVERAGE,
+            "seeds": "t",  # in older files seeds were resampled
             "documents": comparison.main.has_documents,
         },
         "warnings": comparison.warnings,

@@ -1,11 +1,14 @@
 """How sure is a score? The numbers behind every interval and every test of a comparison.
 
-Two things vary that a comparison is not about: the seed of a training and the sentences of the
-test set. Every resample draws seeds, then documents where the corpus has them, then sentences
-(each with replacement), and takes the same sentences and positions in the list of seeds for all
-systems, so that differences are paired. A corpus score is a function of sums over sentences, so a
-resample needs only other weights in the sum (Koehn 2004): sacreBLEU counts once, and the formulas
-here are its own, over whole arrays.
+Two things vary that a comparison is not about: the sentences of the test set and the seed of a
+training. Sentences are many, so a resample draws them with replacement (documents first, where the
+corpus has them): the bootstrap. Seeds are few: drawn with replacement, intervals over 2, 3 and 5 of
+them would cover 47, 75 and 84 % instead of 95. So a resample moves the mean over n seeds as
+Student's t with n - 1 degrees of freedom does, and where seeds alone vary, the interval is the t
+interval. Sentences and seeds move alike in all systems, so that differences are paired.
+
+A corpus score is a function of sums over sentences, so a resample needs only other weights in the
+sum (Koehn 2004): sacreBLEU counts once, and the formulas here are its own, over whole arrays.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest, Result
 
-from nmt.evaluation.by_length import Bucket, sort_by_length
+from nmt.evaluation.by_length import DEFAULT_EDGES, Bucket, join_small, sort_by_length
 from nmt.evaluation.metrics import bleu_tokenizer, failure_rates
 from nmt.evaluation.results import TranslatedSentence
 from nmt.tokenizer import default_unit
@@ -31,6 +34,7 @@ BOOTSTRAP_SEED = 1234
 NUM_RESAMPLES = 1000
 COVERAGE = 0.95
 NUM_TRIALS = 10_000  # of a paired test
+FEWEST_INPUTS = 50  # of a length range
 
 Floats = NDArray[np.float64]
 Members = Sequence[int] | NDArray[np.intp]
@@ -59,7 +63,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Measured:
-    """A score: of each seed (S,), and the mean over seeds in each resample (R,)."""
+    """A score from 0 to 100: of each seed (S,), and the mean over seeds in each resample (R,)."""
 
     by_seed: Floats
     replicates: Floats
@@ -75,7 +79,8 @@ class Measured:
 
     def entry(self) -> dict[str, Any]:
         """Returns the mean over seeds with its interval, and each seed, for `results.json`."""
-        return {**interval(self.value, self.replicates), "by_seed": self.by_seed.tolist()}
+        possible = self.replicates.clip(0, 100)  # t knows no ends
+        return {**interval(self.value, possible), "by_seed": self.by_seed.tolist()}
 
 
 def interval(value: float, replicates: Floats) -> dict[str, float | None]:
@@ -97,14 +102,16 @@ class SplitScores:
 
     Attributes:
         sentences: The sentences by the label of a system, then by seed.
+        seeds: The seeds of each system.
         lengths: (n,) source lengths.
-        ranges: The length ranges that hold sentences, each with their places.
+        ranges: Length ranges of at least `FEWEST_INPUTS` sentences, each with their places.
         resamples: The same for every system.
         has_documents: Whether documents were drawn before sentences.
         target_lang: Language code that decides BLEU's tokenizer.
     """
 
     sentences: Sentences
+    seeds: Mapping[str, Sequence[int]]
     lengths: NDArray[np.int64]
     ranges: Ranges
     resamples: Resamples
@@ -131,22 +138,30 @@ class SplitScores:
         """The sentences of the first run, for what does not depend on the system."""
         return next(iter(self.sentences.values()))[0]
 
+    @property
+    def contrasted_ranges(self) -> Ranges:
+        """The unjoined ranges of enough sentences: 41-50 stays one beside few that are longer."""
+        exact = sort_by_length(self.lengths.tolist())
+        enough = [each for each in exact if each[0].num_sentences >= FEWEST_INPUTS]
+        return enough if len(enough) > 1 else self.ranges
+
     def bleu(self, label: str, members: Members) -> Measured:
         """Measures BLEU of a system on some sentences."""
-        return self._measure(self.bleu_counts[label], members, bleu_of)
+        return self._measure(label, self.bleu_counts[label], members, bleu_of)
 
     def chrf(self, label: str, members: Members) -> Measured:
         """Measures chrF2 of a system on some sentences."""
-        return self._measure(self.chrf_counts[label], members, chrf_of)
+        return self._measure(label, self.chrf_counts[label], members, chrf_of)
 
-    def chrf_slope(self, label: str) -> Measured:
+    def chrf_slope(self, label: str) -> Gap:
         """Measures how sentence chrF2 changes with each ten units of source length."""
         tens = self.lengths / 10
         weights = np.vstack([np.ones_like(tens), self.resamples.weights])  # first as they are
         slopes = np.stack(
             [_slopes(weights, tens, rows) for rows in chrf_of(self.chrf_counts[label])], axis=1
         )
-        return Measured(slopes[0], average_over_seeds(slopes[1:], self.resamples))
+        means = average_over_seeds(slopes[1:], self.resamples, self.seeds[label])
+        return Gap(float(slopes[0].mean()), means)
 
     def table(self, label: str) -> list[dict[str, Any]]:
         """Returns the scores of a system in every length range, for `results.json`."""
@@ -193,28 +208,43 @@ class SplitScores:
         return {label: counts[labels == label] for label in self.sentences}
 
     def _measure(
-        self, counts: Floats, members: Members, score: Callable[[Floats], Floats]
+        self, label: str, counts: Floats, members: Members, score: Callable[[Floats], Floats]
     ) -> Measured:
         places = np.asarray(members)
+        scores = resampled_scores(counts, self.resamples, members=places, score=score)
         return Measured(
             by_seed=score(counts[:, places].sum(1)),
-            replicates=resampled_scores(counts, self.resamples, members=places, score=score),
+            replicates=average_over_seeds(scores, self.resamples, self.seeds[label]),
         )
 
 
 def score_sentences(
-    sentences: Sentences, *, target_lang: str, strata: Sequence[int] | None = None
+    sentences: Sentences,
+    *,
+    seeds: Mapping[str, Sequence[int]],
+    target_lang: str,
+    strata: Sequence[int] | None = None,
+    ranges_like: Ranges | None = None,
 ) -> SplitScores:
     """Prepares the translations of some sentences to be scored, and draws their resamples.
 
     Args:
         sentences: The same sentences by the label of a system, then by seed.
+        seeds: The seeds of each system, and perhaps of others.
         target_lang: Language code that decides BLEU's tokenizer.
         strata: The group that each sentence is resampled in; None takes its length range.
+        ranges_like: Ranges of other sentences, to show both beside each other. Without them,
+            ranges of few sentences are joined to their neighbours.
     """
     first = next(iter(sentences.values()))[0]
     lengths = [sentence.source_words for sentence in first]
-    ranges = [(bucket, members) for bucket, members in sort_by_length(lengths) if members]
+    if ranges_like is None:
+        ranges = join_small(sort_by_length(lengths), FEWEST_INPUTS)
+    else:
+        edges = [bucket.high for bucket, _ in ranges_like if bucket.high is not None]
+        if len(edges) == len(ranges_like):
+            edges += [edge for edge in DEFAULT_EDGES if edge > edges[-1]]
+        ranges = [each for each in sort_by_length(lengths, edges) if each[1]]
     documents = [sentence.document for sentence in first if sentence.document is not None]
     has_documents = len(documents) == len(first)
     if strata is None:
@@ -222,11 +252,12 @@ def score_sentences(
         strata = [group_of[place] for place in range(len(lengths))]
     return SplitScores(
         sentences=sentences,
+        seeds=seeds,
         lengths=np.array(lengths),
         ranges=ranges,
         resamples=draw_resamples(
             strata,
-            num_seeds=max(len(runs) for runs in sentences.values()),
+            seeds=sorted({seed for label in sentences for seed in seeds[label]}),
             documents=documents if has_documents else None,
         ),
         has_documents=has_documents,
@@ -249,39 +280,57 @@ def _slopes(weights: Floats, lengths: Floats, scores: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Resamples:
-    """R random draws of seeds and of n sentences.
+    """R random draws of n sentences and of the noise of seeds.
 
     Attributes:
-        seed_draws: (R, most seeds of a system), uniform in [0, 1): a draw u stands for the seed at
-            position floor(u * number of seeds), one mapping for systems of any number of seeds.
         weights: (R, n), how often each sentence was drawn.
+        seed_noise: (R,) standard normal numbers for each seed, whichever system it is of.
+        seed_scale: (R, most degrees of freedom), standard normal numbers.
     """
 
-    seed_draws: Floats
     weights: Floats
+    seed_noise: Mapping[int, Floats]
+    seed_scale: Floats
+
+    def seed_weights(self, seeds: Sequence[int]) -> Floats:
+        """Returns weights (R, S) of S seeds whose weighted mean is spread as Student's t is.
+
+        For scores x of mean m and standard deviation s, the weighted mean is m + t s / sqrt(S) with
+        t of S - 1 degrees of freedom (z below has unit variance, so (z - mean(z)) x has variance
+        (S - 1) s^2). It is linear in x, hence right for paired differences too: two systems share
+        the noise of a seed that both have, and no other. A single seed has weight 1.
+        """
+        num_seeds = len(seeds)
+        if num_seeds == 1:
+            return np.ones((len(self.weights), 1))
+        z = np.stack([self.seed_noise[seed] for seed in seeds], axis=1)
+        z -= z.mean(axis=1, keepdims=True)
+        chi_squared = (self.seed_scale[:, : num_seeds - 1] ** 2).sum(axis=1, keepdims=True)
+        t = z / np.sqrt(chi_squared / (num_seeds - 1))
+        weights: Floats = 1 / num_seeds + t / np.sqrt(num_seeds * (num_seeds - 1))
+        return weights
 
 
 def draw_resamples(
     strata: Sequence[int],
     *,
-    num_seeds: int,
+    seeds: Sequence[int],
     documents: Sequence[str] | None = None,
     num_resamples: int = NUM_RESAMPLES,
     seed: int = BOOTSTRAP_SEED,
 ) -> Resamples:
-    """Draws seeds and sentences.
+    """Draws sentences, and the noise of seeds.
 
     Args:
         strata: The length bucket of each of the n sentences. Without documents, sentences are
             drawn within their bucket, so that its size stays what it is.
-        num_seeds: The most seeds that a system has.
+        seeds: All that any system has, each once.
         documents: The document of each sentence. Whole documents are drawn first, then as many
             sentences of each drawn one as it has.
         num_resamples: R.
         seed: Of the random numbers.
     """
     rng = np.random.default_rng(seed)
-    seed_draws = rng.random((num_resamples, num_seeds))
     weights = np.zeros((num_resamples, len(strata)))
     _, codes = np.unique(
         np.asarray(strata if documents is None else documents), return_inverse=True
@@ -293,7 +342,8 @@ def draw_resamples(
     for drawn, members in zip(times.T, groups, strict=True):
         equal = np.full(len(members), 1 / len(members))
         weights[:, members] = rng.multinomial(drawn * len(members), equal)
-    return Resamples(seed_draws=seed_draws, weights=weights)
+    noise = {each: rng.standard_normal(num_resamples) for each in seeds}
+    return Resamples(weights, noise, rng.standard_normal((num_resamples, len(seeds) - 1)))
 
 
 def resampled_scores(
@@ -303,7 +353,7 @@ def resampled_scores(
     members: NDArray[np.intp],
     score: Callable[[Floats], Floats],
 ) -> Floats:
-    """Scores every resample of some of the sentences and averages over the seeds drawn.
+    """Scores every resample of some of the sentences under each seed.
 
     Args:
         statistics: (seeds, n, K), what `score` is made of, of each sentence under each seed.
@@ -312,19 +362,16 @@ def resampled_scores(
         score: Takes sums over sentences (..., K) to scores (...).
 
     Returns:
-        (R,): mean score; not a number where no sentence was drawn.
+        (R, seeds): scores; not a number where no sentence was drawn.
     """
     weights = resamples.weights[:, members]
     scores = score(np.stack([weights @ rows for rows in statistics[:, members]], axis=1))
-    scores = np.where(weights.sum(1, keepdims=True) > 0, scores, np.nan)
-    return average_over_seeds(scores, resamples)
+    return np.where(weights.sum(1, keepdims=True) > 0, scores, np.nan)
 
 
-def average_over_seeds(scores: Floats, resamples: Resamples) -> Floats:
-    """Averages scores of R resamples (R, seeds) over the seeds that each of them drew."""
-    num_seeds = scores.shape[1]
-    positions = (resamples.seed_draws[:, :num_seeds] * num_seeds).astype(np.intp)
-    means: Floats = np.take_along_axis(scores, positions, axis=1).mean(axis=1)
+def average_over_seeds(scores: Floats, resamples: Resamples, seeds: Sequence[int]) -> Floats:
+    """Averages scores of R resamples (R, S) over S seeds, as uncertain as so few seeds are."""
+    means: Floats = (scores * resamples.seed_weights(seeds)).sum(axis=1)
     return means
 
 

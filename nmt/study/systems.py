@@ -86,6 +86,11 @@ class System:
         return self.runs[0].run.metrics
 
     @property
+    def seeds(self) -> list[int]:
+        """The seeds of the runs."""
+        return [run.seed for run in self.runs]
+
+    @property
     def memory_slots(self) -> int | None:
         """Vectors that the source is pooled to; None where it is not."""
         return self.config.get("model.memory_slots")
@@ -196,6 +201,7 @@ def read_comparison(paths: Sequence[Path], *, split: str) -> Comparison:
     scores = {
         name: score_sentences(
             {s.label: [run.run.splits[name] for run in s.runs] for s in systems},
+            seeds={system.label: system.seeds for system in systems},
             target_lang=facts["target_lang"],
         )
         for name in splits

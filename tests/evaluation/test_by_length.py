@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmt.evaluation.by_length import Bucket, bleu_by_length, trim_empty
+from nmt.evaluation.by_length import Bucket, bleu_by_length, join_small, sort_by_length, trim_empty
 from nmt.evaluation.metrics import bleu, chrf, score
 
 RIGHT = "Der alte Hund bellt laut im Garten."
@@ -93,3 +93,16 @@ def test_trimming_drops_empty_buckets_at_the_ends_only():
     texts = [RIGHT] * 2
     buckets = bleu_by_length(texts, texts, [15, 35], target_lang="de")
     assert [bucket.label for bucket in trim_empty(buckets)] == ["11-20", "21-30", "31-40"]
+
+
+def test_small_ranges_are_joined_to_the_next_and_the_last_to_the_one_before():
+    lengths = [5, 15, 16, 35, 36, 37, 45]
+    joined = join_small(sort_by_length(lengths), 3)
+    assert [(bucket.label, indices) for bucket, indices in joined] == [
+        ("1-20", [0, 1, 2]),
+        ("31-50", [3, 4, 5, 6]),
+    ]
+    assert [bucket.label for bucket, _ in join_small(sort_by_length(lengths), 9)] == ["1-50"]
+    assert [bucket.num_sentences for bucket, _ in join_small(sort_by_length(lengths), 1)] == [
+        1, 2, 3, 1,
+    ]  # fmt: skip

@@ -5,6 +5,7 @@ import json
 import pytest
 from fabricated_runs import corpus, write_run
 
+from nmt.study import statistics
 from nmt.study.findings import contrasts, kinds
 from nmt.study.report import write_report
 from nmt.study.results import compare
@@ -18,6 +19,7 @@ DOCUMENTS = ["gimp/a", "gimp/b", "kde/c", "kde/d", "kde/d", "wesnoth/e"]
 def results(tmp_path, monkeypatch):
     """One run of each of two systems, right but for long inputs of the rnn."""
     monkeypatch.setattr(contrasts, "NUM_TRIALS", 50)
+    monkeypatch.setattr(statistics, "FEWEST_INPUTS", 1)
     splits = {"test": corpus(LENGTHS)}
     for name, error_rate in (("rnn", lambda n: float(n > 10)), ("bahdanau", lambda n: 0.0)):
         folder = write_run(tmp_path / name, error_rate, model_name=name, splits=splits)

@@ -14,9 +14,11 @@ from sacrebleu.metrics.chrf import CHRF
 from nmt.evaluation.by_length import bleu_by_length, sort_by_length
 from nmt.evaluation.metrics import failures
 from nmt.evaluation.results import read_run
+from nmt.study import statistics
 from nmt.study.findings import contrasts
 from nmt.study.findings.contrasts import compared_ranges
 from nmt.study.findings.memory_slots import explained, half_load, isotonic_fit
+from nmt.study.report import write_report
 from nmt.study.results import compare
 
 LENGTHS = [3, 5, 7, 8, 9, 10, 11, 13, 15, 17, 19, 20, 21, 25]
@@ -24,8 +26,9 @@ SPLITS = {"test": corpus(LENGTHS), "test_long": corpus([31, 33, 35], seed=1)}
 
 
 @pytest.fixture(autouse=True)
-def few_trials(monkeypatch):
+def few_trials_and_small_ranges(monkeypatch):
     monkeypatch.setattr(contrasts, "NUM_TRIALS", 50)
+    monkeypatch.setattr(statistics, "FEWEST_INPUTS", 1)
 
 
 def half_wrong(length):
@@ -122,6 +125,32 @@ def test_scores_of_a_range_are_means_over_seeds_and_ranges_add_up(runs):
             assert bucket[metric]["low"] <= bucket[metric]["value"] <= bucket[metric]["high"]
         ratios = [buckets[place].length_ratio for buckets in expected]
         assert bucket["length_ratio"] == pytest.approx(mean(ratios), rel=1e-5)
+
+
+def test_ranges_of_few_inputs_are_joined_but_the_contrast_keeps_its_ends(tmp_path, monkeypatch):
+    """Three inputs of 1-10 and of 11-20, one of 21-30, which is longer than training."""
+    monkeypatch.setattr(statistics, "FEWEST_INPUTS", 3)
+    splits = {"test": corpus([3, 5, 7, 11, 15, 20, 25])}
+    sentence = {"reference": "a", "hypothesis": "a", "source": "a", "score": 0.0}
+    trained = [{"index": n, "source_words": n, **sentence} for n in (3, 15, 25, 35)]
+    for name in ("rnn", "bahdanau"):
+        write_run(tmp_path / name, half_wrong, model_name=name, splits=splits)
+        write_probes(tmp_path / name, train=trained)
+    results = compare([tmp_path])
+    table = results["splits"]["test"]["systems"]["rnn"]["buckets"]
+    assert [(b["range"], b["num_sentences"]) for b in table] == [("1-10", 3), ("11-30", 4)]
+    table = results["train"]["rnn"]["buckets"]  # ranges of its own only beyond the test set
+    assert [(b["range"], b["num_sentences"]) for b in table] == [
+        ("1-10", 1), ("11-30", 2), ("31-40", 1),
+    ]  # fmt: skip
+    (contrast,) = results["differences"]
+    assert (contrast["short"]["range"], contrast["long"]["range"]) == ("1-10", "11-20")
+    assert [entry["range"] for entry in contrast["by_range"]] == ["11-30"]
+    assert [test["range"] for test in results["tests"]["results"]] == ["all", "1-10", "11-30"]
+    fall = results["falls"]["rnn"]
+    assert fall["value"] == pytest.approx(fall["long"]["value"] - fall["short"]["value"], abs=1e-3)
+    write_report(tmp_path, results)
+    assert "| BLEU 11-20 |" in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 
 def test_the_score_of_the_whole_is_that_of_the_run_and_splits_are_never_mixed(runs):

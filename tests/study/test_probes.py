@@ -212,7 +212,7 @@ def test_nll_is_summed_by_input_length_and_by_place_in_the_target():
         TranslationScore(tokens=(9,) * 2, token_log_probs=(-1.0, -2.0)),
         TranslationScore(tokens=(9,) * 82, token_log_probs=(0.0,) * 80 + (-3.0, -4.0)),
     ]
-    first, second, last = nll_by_length_and_position(scores, [10, 11, 81])
+    first, second, last = nll_by_length_and_position(scores, [10, 11, 81], fewest=1)
     assert (first["low"], first["high"]) == (1, 10)
     assert first["positions"] == [
         {"low": 1, "high": 5, "nll": pytest.approx(-5 * log_half), "tokens": 5},

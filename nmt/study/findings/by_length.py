@@ -25,8 +25,6 @@ from nmt.study.systems import Comparison
 if TYPE_CHECKING:
     from nmt.study.measure import TrainedRun
 
-ENOUGH_SEEDS = 5
-
 
 def measure(run: TrainedRun) -> Mapping[str, Any]:
     """Measures nothing: a run has translated its test set already."""
@@ -108,24 +106,31 @@ def tell(results: Results) -> list[Section]:
 def _intervals(results: Results) -> list[str]:
     """Says what the intervals cover and what they do not."""
     bootstrap, systems = results["bootstrap"], results["systems"]
-    levels = "documents, then sentences" if bootstrap["documents"] else "sentences of each range"
+    drawn = "documents, then sentences" if bootstrap["documents"] else "sentences of each range"
+    numbers = [len(system["seeds"]) for system in systems]
     texts = [
-        f"Intervals cover {100 * bootstrap['coverage']:.0f} % of {bootstrap['resamples']:,} "
-        f"resamples that draw seeds, then {levels}, the same for all systems (random seed "
-        f"{bootstrap['seed']})."
+        f"The intervals hold {100 * bootstrap['coverage']:.0f} % of {bootstrap['resamples']:,} "
+        f"resamples, the same for all systems (random seed {bootstrap['seed']}). A resample draws "
+        f"{drawn}."
     ]
+    if bootstrap.get("seeds") == "t":
+        if max(numbers) > 1:
+            texts.append(
+                "It moves the mean over n seeds as Student's t with n − 1 degrees of freedom does, "
+                "so intervals over few seeds cover at least what they say; over 2 seeds they are "
+                "wide. Systems are paired by seed where both have it."
+            )
+    elif max(numbers) > 1:
+        texts.append(
+            "It draws seeds as well, with replacement. Such intervals are too narrow: where only "
+            "seeds vary, they cover 47 % (2 seeds), 75 % (3) or 84 % (5) instead of 95 %."
+        )
     one = [system["label"] for system in systems if len(system["seeds"]) == 1]
     if one:
         names = "" if len(one) == len(systems) else f" ({'; '.join(one)})"
         texts.append(
             f"With one seed{names}, an interval shows how other test sentences would change the "
             "score, not how another training would."
-        )
-    if any(1 < len(system["seeds"]) <= ENOUGH_SEEDS for system in systems):
-        texts.append(
-            "Intervals over few seeds are too narrow, because seeds are resampled as they are: "
-            "where seeds alone vary, they cover 47 % (2 seeds), 75 % (3) or 84 % (5) instead of "
-            "95 %."
         )
     if results["split"] == "test_joined":
         texts.append(

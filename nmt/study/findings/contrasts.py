@@ -39,7 +39,7 @@ def measure(run: TrainedRun) -> Mapping[str, Any]:
 def score(comparison: Comparison) -> Mapping[str, Any]:
     """Contrasts every pair of the shown systems; the fall with length is of all systems."""
     scores, systems = comparison.main, comparison.shown
-    ends = compared_ranges(scores.ranges, comparison.task)
+    ends = compared_ranges(scores.contrasted_ranges, comparison.task)
     entry: dict[str, Any] = {"falls": {}, "differences": [], "tests": None}
     if ends:
         entry["falls"] = {
@@ -98,25 +98,32 @@ def _gap(scores: SplitScores, baseline: System, system: System, members: Members
 
 def _fall(scores: SplitScores, system: System, ends: Ranges) -> dict[str, Any]:
     """Returns BLEU on long inputs minus BLEU on short ones."""
-    (short, short_members), (long, long_members) = ends
-    fall = scores.bleu(system.label, long_members).minus(scores.bleu(system.label, short_members))
-    return {"short_range": short.label, "long_range": long.label, **fall.entry()}
+    short, long = (scores.bleu(system.label, members) for _, members in ends)
+    return {
+        "short_range": ends[0][0].label,
+        "long_range": ends[1][0].label,
+        "short": short.entry(),
+        "long": long.entry(),
+        **long.minus(short).entry(),
+    }
 
 
 def _contrast(
     scores: SplitScores, baseline: System, system: System, ends: Ranges
 ) -> dict[str, Any]:
-    short, long = (bucket.label for bucket, _ in ends)
-    gaps = {
-        bucket.label: _gap(scores, baseline, system, members) for bucket, members in scores.ranges
-    }
-    beyond_short = {label: gap.minus(gaps[short]).entry() for label, gap in gaps.items()}
+    short, long = (_gap(scores, baseline, system, members) for _, members in ends)
+    first, last = (bucket.label for bucket, _ in ends)
     return {
-        "short": {"range": short, **gaps[short].entry()},
-        "long": {"range": long, **gaps[long].entry()},
-        "difference_of_differences": beyond_short[long],
+        "short": {"range": first, **short.entry()},
+        "long": {"range": last, **long.entry()},
+        "difference_of_differences": long.minus(short).entry(),
         "by_range": [
-            {"range": label, **entry} for label, entry in beyond_short.items() if label != short
+            {
+                "range": bucket.label,
+                **_gap(scores, baseline, system, members).minus(short).entry(),
+            }
+            for bucket, members in scores.ranges
+            if bucket.label != first
         ],
     }
 
@@ -256,53 +263,51 @@ def _tell_primary(results: Results, primary: Mapping[str, Any]) -> list[str]:
             f"Training joined at most {joined.get('train', 1)} sentences, the test set up to "
             f"{joined['test']}: the longest inputs are also of a new kind."
         )
-    table = main_split(results)
-    scores = {
-        system["label"]: {b["range"]: b["bleu"] for b in table[system["label"]]["buckets"]}
-        for system in results["systems"]
-        if system["role"] == "constant" or system["label"] == primary["system"]
-    }
-    first = next(iter(scores[baseline]))
+    constants = {s["label"]: s for s in results["systems"] if s["role"] == "constant"}
+    ends = {label: scores_at_ends(results, label) for label in constants}
     others = [
-        f"{system['label']} ({number(system['updates'], 0)} updates) has "
-        f"{with_interval(scores[system['label']][first])} at {first} and "
-        f"{with_interval(scores[system['label']][long])} at {long}"
-        for system in results["systems"]
-        if system["role"] == "constant" and system["label"] != baseline
+        f"{label} ({number(constants[label]['updates'], 0)} updates) has "
+        f"{with_interval(at_short)} at {short} and {with_interval(at_long)} at {long}"
+        for label, (at_short, at_long) in ends.items()
+        if label != baseline
     ]
     if others:
         texts.append(f"Other systems with one constant context: {'; '.join(others)}.")
-    values = {
-        label: {name: bleu["value"] for name, bleu in ours.items()}
-        for label, ours in scores.items()
-    }
+    on_short = ends[baseline][0]["value"]
     if results["task"]["data"] == "grammar":
-        if values[baseline][first] < TRAINED_BLEU:
+        if on_short < TRAINED_BLEU:
             learnt = {
-                label: ours[long]
-                for label, ours in values.items()
-                if label != primary["system"] and ours[first] >= TRAINED_BLEU
+                label: at_long["value"]
+                for label, (at_short, at_long) in ends.items()
+                if at_short["value"] >= TRAINED_BLEU
             }
-            texts.append(
-                _tell_under_training(baseline, values[baseline][first], first, long, learnt)
-            )
+            texts.append(_tell_under_training(baseline, on_short, short, long, learnt))
     elif primary["short"]["low"] is not None and primary["short"]["low"] > 0:
         # Short inputs should show no bottleneck.
+        theirs = scores_at_ends(results, primary["system"])[0]["value"]
         texts.append(
-            f"Under-training is not excluded: at {first} {baseline} has "
-            f"{number(values[baseline][first])} BLEU and {primary['system']} has "
-            f"{number(values[primary['system']][first])}. Part of the loss of {baseline} on long "
+            f"Under-training is not excluded: at {short} {baseline} has {number(on_short)} BLEU "
+            f"and {primary['system']} has {number(theirs)}. Part of the loss of {baseline} on long "
             "inputs may come from too little training instead of a bottleneck."
         )
     return texts
 
 
+def scores_at_ends(results: Results, label: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Returns the BLEU of a system on short and on long inputs, with intervals."""
+    fall = results["falls"][label]
+    if "short" in fall:
+        return fall["short"], fall["long"]
+    table = {b["range"]: b["bleu"] for b in main_split(results)[label]["buckets"]}  # older files
+    return table[fall["short_range"]], table[fall["long_range"]]
+
+
 def _tell_under_training(
-    baseline: str, bleu: float, first: str, long: str, learnt: Mapping[str, float]
+    baseline: str, bleu: float, short: str, long: str, learnt: Mapping[str, float]
 ) -> str:
     """Says what a baseline that fails short inputs leaves open, and which other one learnt them."""
     mark = (
-        f"{baseline} reaches {number(bleu)} BLEU at {first}, less than {TRAINED_BLEU:.0f}, the "
+        f"{baseline} reaches {number(bleu)} BLEU at {short}, less than {TRAINED_BLEU:.0f}, the "
         "mark for having learnt short inputs. Part of its loss on long inputs may come from too "
         "little training instead of a bottleneck."
     )

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
-from nmt.study.presentation import Results, Section, Table, main_split, number, with_interval
+from nmt.study.findings.contrasts import scores_at_ends
+from nmt.study.presentation import Results, Section, Table, number, with_interval
 from nmt.study.systems import Comparison, System
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _describe(system: System, *, is_shown: bool) -> dict[str, Any]:
         "role": system.role,
         "memory_slots": system.memory_slots,
         "shown": is_shown,
-        "seeds": [run.seed for run in system.runs],
+        "seeds": system.seeds,
         "runs": [run.directory.name for run in system.runs],
         "embedding_parameters": embedding,
         "other_parameters": None if total is None else total - embedding,
@@ -123,8 +124,7 @@ def tell(results: Results) -> list[Section]:
     columns += ["minutes", f"BLEU {short}", f"BLEU {long}", "long − short"]
     rows = []
     for system in results["systems"]:
-        table = main_split(results)[system["label"]]["buckets"]
-        scores = {bucket["range"]: bucket["bleu"]["value"] for bucket in table}
+        at_ends = scores_at_ends(results, system["label"]) if falls else ()
         flops, tokens = system["flops_per_target_token"], system["target_tokens"]
         seconds = system["seconds"]
         rows.append(
@@ -137,8 +137,7 @@ def tell(results: Results) -> list[Section]:
                 number(tokens, 0),
                 "–" if flops is None or tokens is None else f"{flops * tokens:.2g}",
                 number(None if seconds is None else seconds / 60),
-                number(scores.get(short)),
-                number(scores.get(long)),
+                *([number(bleu["value"]) for bleu in at_ends] or ["–", "–"]),
                 with_interval(falls.get(system["label"])),
             )
         )

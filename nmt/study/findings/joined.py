@@ -164,7 +164,12 @@ def score(comparison: Comparison) -> Mapping[str, Any]:
     kept: dict[str, list[Measured]] = {}
     for label, runs in probed.items():
         texts = {kind: [_sentences(rows, kind) for rows in runs] for kind in ("joined", "alone")}
-        scores = score_sentences(texts, target_lang=comparison.target_lang, strata=numbers.tolist())
+        scores = score_sentences(
+            texts,
+            seeds=dict.fromkeys(texts, comparison.main.seeds[label]),
+            target_lang=comparison.target_lang,
+            strata=numbers.tolist(),
+        )
         measured = {kind: [scores.bleu(kind, each) for each in groups.values()] for kind in texts}
         systems[label] = {
             **{kind: [each.entry() for each in found] for kind, found in measured.items()},

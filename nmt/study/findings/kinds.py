@@ -49,7 +49,9 @@ def score(comparison: Comparison) -> Mapping[str, Any]:
             ]
             for system in comparison.shown
         }
-        scores = score_sentences(chosen, target_lang=comparison.target_lang)
+        scores = score_sentences(
+            chosen, seeds=comparison.main.seeds, target_lang=comparison.target_lang
+        )
         found[kind] = {
             "systems": {label: scores.table(label) for label in chosen},
             "sources": _sources(scores),

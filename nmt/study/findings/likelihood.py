@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 
-from nmt.evaluation.by_length import Bucket, sort_by_length
+from nmt.evaluation.by_length import Bucket, join_small, sort_by_length
 from nmt.evaluation.figures import INK, MARKERS, new_figure, tidy
 from nmt.study.presentation import FigureReference, Results, Section, shown_labels
+from nmt.study.statistics import FEWEST_INPUTS
 from nmt.study.systems import Comparison
 
 if TYPE_CHECKING:
@@ -32,16 +33,17 @@ def measure(run: TrainedRun) -> Mapping[str, Any]:
 
 
 def nll_by_length_and_position(
-    scores: Sequence[TranslationScore], lengths: Sequence[int]
+    scores: Sequence[TranslationScore], lengths: Sequence[int], *, fewest: int = FEWEST_INPUTS
 ) -> list[dict[str, Any]]:
     """Adds up negative log-probabilities by input length and by place in the target.
 
     Args:
         scores: Of the references.
         lengths: The input length of each.
+        fewest: Inputs of a range of lengths.
 
     Returns:
-        One object for each range of lengths that has inputs: low, high (None: no end) and
+        One object for each range of lengths: low, high (None: no end) and
         positions, one object for each range of target positions that has tokens: low, high, nll
         (summed nats) and tokens. Positions are pieces from 1, EOS included.
     """
@@ -51,8 +53,7 @@ def nll_by_length_and_position(
             "high": bucket.high,
             "positions": _by_position([scores[index].token_log_probs for index in members]),
         }
-        for bucket, members in sort_by_length(lengths)
-        if members
+        for bucket, members in join_small(sort_by_length(lengths), fewest)
     ]
 
 

@@ -91,7 +91,12 @@ def score(comparison: Comparison) -> Mapping[str, Any]:
         label: [[TranslatedSentence(**row) for row in rows] for rows in runs]
         for label, runs in probed.items()
     }
-    scores = score_sentences(sentences, target_lang=comparison.target_lang)
+    scores = score_sentences(
+        sentences,
+        seeds=comparison.main.seeds,
+        target_lang=comparison.target_lang,
+        ranges_like=comparison.main.ranges,
+    )
     return {
         "train": {
             label: {"num_sentences": len(scores.lengths), "buckets": scores.table(label)}
