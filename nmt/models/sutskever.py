@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from nmt.checks import UserError, at_least, flag, share
 from nmt.models.encoder_decoder import Attention, EncoderDecoder, State, TiedEmbedding
 from nmt.models.memory import without_empty_rows
-from nmt.models.recurrent import reverse_sentences
+from nmt.models.recurrent import reverse_sentences, run_recurrent
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,13 @@ class StackedEncoderDecoder(EncoderDecoder):
         if mask is not None:  # the state after the last token, not after the fillers
             lengths = mask.sum(1).cpu()
             inputs = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
-        _, (hidden, cell) = self.encoder(inputs)
+        _, (hidden, cell) = run_recurrent(self.encoder, inputs)
         return StackedState(hidden, cell)
 
     def step(self, tokens: Tensor, state: StackedState) -> tuple[Tensor, StackedState]:
         """Reads one or more target tokens (see `EncoderDecoder`)."""
         embedded = self.dropout(self.embedding(tokens))
-        states, (hidden, cell) = self.decoder(embedded, (state.hidden, state.cell))
+        states, (hidden, cell) = run_recurrent(self.decoder, embedded, (state.hidden, state.cell))
         logits = self.embedding.logits(self.dropout(self.readout(states)))
         return logits, StackedState(hidden, cell)
 

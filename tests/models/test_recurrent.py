@@ -1,11 +1,13 @@
 """What is particular to the recurrent encoder-decoder."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from models_for_tests import VOCAB_SIZE, tiny_model
 from torch import nn
 
-from nmt.models.recurrent import BidirectionalEncoder, gru_cell, reverse_sentences
+from nmt.models.recurrent import BidirectionalEncoder, gru_cell, reverse_sentences, run_recurrent
 
 LENGTHS = [11, 5, 2]
 MASK = torch.arange(11) < torch.tensor(LENGTHS)[:, None]
@@ -112,3 +114,13 @@ def test_one_slot_attends_to_the_mean_of_the_memory():
 def test_options_of_attention_are_refused_without_it(option):
     with pytest.raises(ValueError, match=f"{option} is 5; it must be null when attention is none"):
         tiny_model("rnn", **{option: 5})
+
+
+def test_cudnn_runs_in_fp32_under_autocast(monkeypatch):
+    """On a CPU: what would be called, with the types that autocast leaves between modules."""
+    gru, inputs, hidden = nn.GRU(5, 7, batch_first=True), torch.randn(3, 4, 5), torch.randn(1, 3, 7)
+    expected, _ = gru(inputs.bfloat16().float(), hidden.bfloat16().float())
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: device == "cuda")
+    monkeypatch.setattr(torch, "autocast", lambda device, *, enabled: nullcontext())
+    found, _ = run_recurrent(gru, inputs.bfloat16(), hidden.bfloat16())
+    assert torch.equal(found, expected)
