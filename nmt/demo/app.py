@@ -1,66 +1,53 @@
-"""The web application around the page: Gradio, without telemetry and without the internet.
+"""A page to try models on: what they answer, its HTML, and the Gradio application around it.
 
-Nothing is sent anywhere: the usage statistics are switched off, and a Content-Security-Policy makes
-the browser refuse to load anything that does not come from this server.
-
-What the models of a demo answer to one sentence.
-
-The HTML of answers; every text that comes from outside is escaped.
+Nothing is sent anywhere: usage statistics are switched off, and a Content-Security-Policy makes the
+browser refuse to load anything that does not come from this server. Every text from outside is
+escaped.
 """
 
 from __future__ import annotations
 
+import argparse
 import html
 import json
 import os
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+import torch
 
-from nmt.checks import UserError
+from nmt.alignment import WordAttention
+from nmt.checks import UserError, at_least, flag_main
 from nmt.decoding.beam import BeamSearch
-from nmt.translator import ScoredText, Translator
+from nmt.translator import Alternatives, Translator
 
 MAX_CHARACTERS = 500
 MAX_LENGTH = 128  # target tokens
+_MOST_BEAMS = 10
+_POLICY = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:"
 
 
-@dataclass(frozen=True)
-class Shown:
-    """The attention of the best translation.
+@flag_main
+def main(argv: Sequence[str] | None) -> None:
+    """Serves until it is interrupted; the program behind `scripts/demo.py`."""
+    parser = argparse.ArgumentParser(description="Serves a page to try models on.")
+    parser.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="a .ckpt file each")
+    parser.add_argument("--host", default="127.0.0.1", help="address to serve (%(default)s)")
+    parser.add_argument("--port", type=int, default=7860, help="(%(default)s)")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, ... or auto (default)")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads (%(default)s)")
+    options = parser.parse_args(argv)
+    at_least("threads", options.threads)
+    torch.set_num_threads(options.threads)
+    address = _bound(options.host, options.port)
+    app = make_app(load_models(options.checkpoints, device=options.device))
+    import uvicorn  # comes with gradio
 
-    Attributes:
-        source_words: S' words.
-        target_words: T' words.
-        weights: (T', S'), the mean over layers and heads.
-    """
-
-    source_words: tuple[str, ...]
-    target_words: tuple[str, ...]
-    weights: npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What one model says.
-
-    Attributes:
-        name: Of the model.
-        languages: For example "en-de".
-        alternatives: Its translations, best first; none where it refused.
-        attention: None where there is none to show.
-        note: Why something is missing; blank when nothing is.
-    """
-
-    name: str
-    languages: str
-    alternatives: tuple[ScoredText, ...]
-    attention: Shown | None
-    note: str
+    print(f"Open http://{options.host}:{address.getsockname()[1]} (Ctrl+C ends it).", flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[address])
 
 
 @dataclass(frozen=True)
@@ -71,14 +58,27 @@ class Model:
     translator: Translator
 
 
-def load_models(paths: Sequence[str], *, device: str = "cpu") -> list[Model]:
-    """Loads checkpoints, each named after the last two folders of its run.
+@dataclass(frozen=True)
+class Answer:
+    """What one model says.
 
-    Raises:
-        UserError: No checkpoint, or one that cannot be used.
+    Attributes:
+        name: Of the model.
+        languages: For example "en-de".
+        alternatives: Its translations, best first; none where it refused.
+        attention: Of the best translation; None where there is none to show.
+        note: Why something is missing; blank when nothing is.
     """
-    if not paths:
-        raise UserError("There is no checkpoint: give one or more .ckpt files.")
+
+    name: str
+    languages: str
+    alternatives: Alternatives
+    attention: WordAttention | None
+    note: str
+
+
+def load_models(paths: Sequence[str], *, device: str = "cpu") -> list[Model]:
+    """Loads checkpoints, each named after the last two folders of its run."""
     models = []
     for path in paths:
         translator = Translator.from_checkpoint(path, device=device)
@@ -87,21 +87,17 @@ def load_models(paths: Sequence[str], *, device: str = "cpu") -> list[Model]:
     return models
 
 
-def check_text(text: str) -> str:
-    """Returns the text without surrounding space.
-
-    Raises:
-        UserError: It is blank or too long; the message is for the user of the page.
-    """
+def respond(models: Sequence[Model], text: str, beam_size: int) -> str:
+    """Returns the HTML for what was typed."""
     text = text.strip()
     if not text:
-        raise UserError("Type a sentence first.")
+        return message("Type a sentence first.")
     if len(text) > MAX_CHARACTERS:
-        raise UserError(
+        return message(
             f"The text has {len(text)} characters and this page takes {MAX_CHARACTERS}: "
             "shorten it, or use scripts/translate.py."
         )
-    return text
+    return page(answers(models, text, beam_size=int(beam_size)))
 
 
 def answers(models: Sequence[Model], text: str, *, beam_size: int) -> list[Answer]:
@@ -118,8 +114,7 @@ def _answer(model: Model, text: str, search: BeamSearch) -> Answer:
         return Answer(model.name, languages, (), None, str(refusal))
     attention, note = None, ""
     try:
-        found = model.translator.attention(text, translation.text)
-        attention = Shown(found.source_words, found.target_words, found.weights.mean(0))
+        attention = model.translator.attention(text, translation.text)
     except UserError as refusal:
         note = f"No attention is shown: {refusal}"
     return Answer(model.name, languages, translation.alternatives, attention, note)
@@ -195,11 +190,11 @@ def _section(answer: Answer) -> str:
     return f'<section class="nmt-model">{"".join(parts)}</section>'
 
 
-def _attention(shown: Shown) -> list[str]:
+def _attention(shown: WordAttention) -> list[str]:
     target = " ".join(
         f'<span class="nmt-word" tabindex="0" data-weights="'
         f'{json.dumps([round(float(weight), 3) for weight in row])}">{escaped(word)}</span>'
-        for word, row in zip(shown.target_words, shown.weights, strict=True)
+        for word, row in zip(shown.target_words, shown.weights.mean(0), strict=True)
     )
     source = " ".join(
         f'<span class="nmt-word">{escaped(word)}</span>' for word in shown.source_words
@@ -217,25 +212,8 @@ def _beams(answer: Answer) -> str:
     return f'<table class="nmt-beams">{head}{rows}</table>'
 
 
-_POLICY = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:"
-_MOST_BEAMS = 10
-
-
-def respond(models: Sequence[Model], text: str, beam_size: int) -> str:
-    """Returns the HTML for what was typed."""
-    try:
-        text = check_text(text)
-    except UserError as refusal:
-        return message(str(refusal))
-    return page(answers(models, text, beam_size=int(beam_size)))
-
-
 def make_app(models: Sequence[Model]) -> Any:
-    """Returns an ASGI application with the page at "/".
-
-    Raises:
-        UserError: Gradio is not installed.
-    """
+    """Returns an ASGI application with the page at "/"."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     try:
@@ -289,3 +267,17 @@ def _blocks(gradio: Any, models: Sequence[Model]) -> Any:
             api_name=False,
         )
     return blocks
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Takes the address, before models are loaded; nobody is answered yet."""
+    address = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        address.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        address.bind((host, port))
+    except (OSError, OverflowError) as error:
+        address.close()
+        raise UserError(
+            f"{host} port {port} cannot be served ({error}): choose another --host or --port."
+        ) from error
+    return address

@@ -1,8 +1,6 @@
-"""How figures look and how they are saved: the same bytes for the same numbers.
+"""Figures of an evaluation: BLEU by input length, and heat maps of attention.
 
-Figures of an evaluation, drawn without a display and the same bytes for the same numbers.
-
-Heat maps of one model's attention: a panel a layer, a panel a head of every layer, or a line.
+They need no display, and the same numbers give the same bytes. `nmt.study` draws in the same style.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from matplotlib.ft2font import FT2Font
 from matplotlib.image import AxesImage
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from nmt.checks import UserError
 from nmt.evaluation.by_length import Bucket
 
 # Okabe and Ito's palette, told apart by colour-blind readers; markers tell curves apart in grey.
@@ -67,20 +64,23 @@ def set_score_axis(axes: Axes, name: str) -> None:
 
 
 def save_figure(figure: Figure, directory: Path, name: str) -> list[Path]:
-    """Writes NAME.png and NAME.svg without dates or versions and returns their paths."""
-    png, svg = directory / f"{name}.png", directory / f"{name}.svg"
-    save_png(figure, png)
-    with warnings.catch_warnings(), rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
-        warnings.filterwarnings("ignore", message=_MISSING)
-        figure.savefig(svg, metadata={"Date": None, "Creator": None})
-    return [png, svg]
+    """Writes NAME.png and NAME.svg and returns their paths."""
+    return [save_as(figure, directory / f"{name}{ending}") for ending in (".png", ".svg")]
 
 
-def save_png(figure: Figure, path: Path) -> None:
-    """Writes one PNG file without dates or versions."""
-    with warnings.catch_warnings():
+def save_as(figure: Figure, path: Path) -> Path:
+    """Writes a .png, .svg or .pdf file without dates or versions and returns its path."""
+    metadata: dict[str, dict[str, Any]] = {
+        ".png": {"Software": None},
+        ".svg": {"Date": None, "Creator": None},
+        ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    }
+    settings: Any = {"svg.hashsalt": path.stem, "svg.fonttype": "path"}
+    with warnings.catch_warnings(), rc_context(settings):
         warnings.filterwarnings("ignore", message=_MISSING)
-        figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
+        dpi: Any = 150 if path.suffix.lower() == ".png" else "figure"
+        figure.savefig(path, dpi=dpi, metadata=metadata[path.suffix.lower()])
+    return path
 
 
 def font_families(text: str) -> list[str]:
@@ -116,8 +116,7 @@ def plot_bleu_by_length(
 ) -> Path:
     """Writes `draw_bleu_by_length` as a PNG and returns its path."""
     figure = draw_bleu_by_length(curves, unit=unit, longest_train=longest_train, title=title)
-    save_png(figure, Path(path))
-    return Path(path)
+    return save_as(figure, Path(path))
 
 
 def draw_bleu_by_length(
@@ -137,9 +136,6 @@ def draw_bleu_by_length(
         unit: What lengths count, "word" or "character".
         longest_train: Length of the longest source in the training data; None draws no border.
         title: Printed above the axes.
-
-    Raises:
-        UserError: if there is no curve or the curves have different ranges.
     """
     ranges = _shown_ranges(curves)
     shown = {name: buckets[ranges.start : ranges.stop] for name, buckets in curves.items()}
@@ -159,12 +155,7 @@ def draw_bleu_by_length(
 
 def _shown_ranges(curves: Mapping[str, Sequence[Bucket]]) -> range:
     """Returns the indices from the first to the last bucket with sentences in any curve."""
-    kinds = {tuple((b.low or 1, b.high) for b in buckets) for buckets in curves.values()}
-    if len(kinds) != 1:
-        raise UserError(
-            f"The curves {list(curves)} have {len(kinds)} different sets of length buckets; "
-            "pass curves of the same edges."
-        )
+    assert len({tuple((b.low or 1, b.high) for b in buckets) for buckets in curves.values()}) == 1
     columns = list(zip(*curves.values(), strict=True))
     filled = [i for i, column in enumerate(columns) if any(b.num_sentences for b in column)]
     return range(filled[0], filled[-1] + 1)
@@ -289,29 +280,6 @@ def draw_attention(
     figure.colorbar(
         image, ax=figure.axes, shrink=min(1.0, 2.5 / height), aspect=20, label="attention weight"
     )
-    return figure
-
-
-def draw_lines(
-    lines: Sequence[tuple[Sequence[str], Sequence[float]]], *, names: Sequence[str], title: str
-) -> Figure:
-    """Draws the words of some lines, each with its attention weights, one line below the other.
-
-    Args:
-        lines: The words and weights of each.
-        names: What stands below each line.
-        title: Of the figure.
-    """
-    fonts = font_families("".join(word for words, _ in lines for word in words))
-    longest = max(len(words) for words, _ in lines)
-    heights = [0.8 + _LABEL_INCHES * max(map(len, words)) for words, _ in lines]
-    width = max(3.5, CELL_INCHES * longest + 0.9, _TITLE_INCHES + 0.1 * len(title))
-    figure = new_figure(width, sum(heights) + _TITLE_INCHES, title=title)
-    all_axes = figure.subplots(len(lines), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for axes, (words, weights), name in zip(all_axes, lines, names, strict=True):
-        image = draw_panel(axes, [weights], rows=[""], columns=words, name=name, fonts=fonts)
-        axes.set_xlim(-0.5, longest - 0.5)
-    figure.colorbar(image, ax=list(all_axes), aspect=20, label="attention weight")
     return figure
 
 

@@ -1,7 +1,5 @@
 """The attention maps of every layer and head, by hand and as pictures."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +9,7 @@ from checkpoints import write_checkpoint
 from models_for_tests import OPTIONS, tiny_model
 
 from nmt.alignment import Units, attention_maps, word_attentions
+from nmt.cli.plot_attention import main
 from nmt.data.batch import collate
 from nmt.data.preparation import train_tokenizer
 from nmt.evaluation.figures import draw_attention
@@ -24,16 +23,6 @@ SOURCE, TARGET = "the old man", "ein älterer Hund"
 def tokenizer():
     text = ["the old man", "the man", "a dog", "der alte Mann", "ein Hund"]
     return Tokenizer(train_tokenizer(text, vocab_size=400, model_type="bpe"))
-
-
-@pytest.fixture(scope="module")
-def program():
-    path = Path(__file__).parents[2] / "scripts" / "plot_attention.py"
-    spec = importlib.util.spec_from_file_location("plot_attention", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def maps_of(name, tokenizer, source=SOURCE, target=TARGET, **options):
@@ -122,10 +111,10 @@ def test_a_figure_has_a_panel_for_each_matrix_with_its_words_and_one_scale():
         assert [label.get_text() for label in axes.get_xticklabels()] == list("abcd")
 
 
-def test_the_program_draws_what_there_is_and_names_the_files(program, tokenizer, tmp_path, capsys):
+def test_the_program_draws_what_there_is_and_names_the_files(tokenizer, tmp_path, capsys):
     checkpoint = str(write_checkpoint(tmp_path / "best.ckpt", tokenizer.model))
     arguments = [checkpoint, "--source", SOURCE, "--output", str(tmp_path / "plots")]
-    assert program.main([*arguments, "--target", TARGET]) == 0
+    assert main([*arguments, "--target", TARGET]) == 0
     expected = [
         str(tmp_path / "plots" / f"attention-{kind}.{ending}")
         for kind in ("cross", "encoder-self", "decoder-self")
@@ -134,21 +123,22 @@ def test_the_program_draws_what_there_is_and_names_the_files(program, tokenizer,
     assert capsys.readouterr().out.splitlines() == expected
     assert all(Path(path).stat().st_size > 1000 for path in expected)
     # Without a target: the model's own translation, here of one layer.
-    assert program.main([*arguments, "--kind", "cross", "--layer", "2", "--heads"]) == 0
-    assert program.main([*arguments, "--kind", "cross", "--layer", "3", "--target", TARGET]) == 1
+    assert main([*arguments, "--kind", "cross", "--layer", "2", "--heads"]) == 0
+    assert main([*arguments, "--kind", "cross", "--layer", "3", "--target", TARGET]) == 1
     assert capsys.readouterr().err == "error: layer is 3, but there are 2: choose 1 to 2.\n"
 
 
-def test_the_program_warns_of_characters_without_a_font(program, tokenizer, tmp_path, capsys):
+def test_the_program_warns_of_characters_without_a_font(tokenizer, tmp_path, capsys):
     checkpoint = str(write_checkpoint(tmp_path / "best.ckpt", tokenizer.model, "bahdanau"))
     arguments = [checkpoint, "--source", SOURCE, "--target", "\U000f0001", "--output"]
-    assert program.main([*arguments, str(tmp_path)]) == 0
+    assert main([*arguments, str(tmp_path)]) == 0
     assert capsys.readouterr().err.startswith("warning: No installed font shows")
 
 
-def test_the_name_of_a_file_is_no_folder(program, tokenizer, tmp_path, capsys):
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_the_name_of_a_file_writes_that_file(tokenizer, tmp_path, capsys, ending):
     checkpoint = str(write_checkpoint(tmp_path / "best.ckpt", tokenizer.model))
-    path = tmp_path / "cross.png"
-    assert program.main([checkpoint, "--source", SOURCE, "--output", str(path)]) == 1
-    assert capsys.readouterr().err.startswith("error: --output is a folder, and ")
-    assert not path.exists()
+    path = tmp_path / "new" / f"cross.{ending}"
+    assert main([checkpoint, "--source", SOURCE, "--output", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(path)]
+    assert [file.name for file in path.parent.iterdir()] == [path.name]

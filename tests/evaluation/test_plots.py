@@ -126,12 +126,3 @@ def test_the_same_numbers_are_the_same_bytes_without_a_date(tmp_path):
     assert first == second
     assert len(first) < 300_000
     assert not {b"tEXt", b"iTXt", b"tIME"} & set(chunk_names(first))
-
-
-def test_curves_of_different_ranges_are_refused():
-    with pytest.raises(ValueError, match="2 different sets"):
-        draw_bleu_by_length(
-            {"a": curve(1.0, 2.0, 3.0, 4.0), "b": curve(1, 2, 3, 4)[:3]}, unit="word"
-        )
-    with pytest.raises(ValueError, match=r"\[\] have 0"):
-        draw_bleu_by_length({}, unit="word")
