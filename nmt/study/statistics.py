@@ -47,7 +47,7 @@ Sentences = Mapping[str, Sequence[Sequence[TranslatedSentence]]]  # by label, th
 
 @dataclass(frozen=True)
 class Gap:
-    """A difference: its value, and in each resample (R,)."""
+    """A difference or a ratio: its value, and in each resample (R,)."""
 
     value: float
     replicates: Floats
@@ -76,6 +76,12 @@ class Measured:
     def minus(self, other: Measured) -> Gap:
         """Returns the difference of the means of two scores over the same resamples."""
         return Gap(self.value - other.value, self.replicates - other.replicates)
+
+    def over(self, other: Measured) -> Gap:
+        """Returns the ratio of the means of two scores; without a value where the other is 0."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = self.value / other.value if other.value else float("nan")
+            return Gap(value, self.replicates / other.replicates)
 
     def entry(self) -> dict[str, Any]:
         """Returns the mean over seeds with its interval, and each seed, for `results.json`."""

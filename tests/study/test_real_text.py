@@ -4,6 +4,7 @@ import numpy as np
 
 from nmt.study.findings.joined import LONGEST_RUNNING, neighbours
 from nmt.study.findings.linked_phrases import hits, precision
+from nmt.study.statistics import Measured
 
 
 def test_neighbours_are_joined_within_a_passage_and_alone():
@@ -28,3 +29,13 @@ def test_a_hit_is_a_preferred_word_in_the_linked_phrase():
 
 def test_links_beyond_a_cut_sentence_do_not_count():
     assert hits(np.ones((1, 1)), [(0, 0), (5, 0), (0, 7)]) == [1, 1, 1.0, 1, 1]
+
+
+def test_the_share_of_a_score_of_nothing_has_no_value():
+    half, none = (Measured(np.full(1, x), np.full(3, x)) for x in (10.0, 0.0))
+    assert half.over(Measured(np.full(2, 20.0), np.full(3, 20.0))).entry() == {
+        "value": 0.5,
+        "low": 0.5,
+        "high": 0.5,
+    }
+    assert half.over(none).entry() == {"value": None, "low": None, "high": None}

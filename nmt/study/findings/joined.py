@@ -30,7 +30,7 @@ from nmt.study.presentation import (
     system_styles,
     with_interval,
 )
-from nmt.study.statistics import Measured, score_sentences
+from nmt.study.statistics import Gap, score_sentences
 from nmt.study.systems import Comparison
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def score(comparison: Comparison) -> Mapping[str, Any]:
     words = np.array([row["source_words"] for row in first])
     groups = {int(size): np.flatnonzero(numbers == size) for size in np.unique(numbers)}
     systems: dict[str, Any] = {}
-    kept: dict[str, list[Measured]] = {}
+    kept: dict[str, list[Gap]] = {}
     for label, runs in probed.items():
         texts = {kind: [_sentences(rows, kind) for rows in runs] for kind in ("joined", "alone")}
         scores = score_sentences(
@@ -179,7 +179,7 @@ def score(comparison: Comparison) -> Mapping[str, Any]:
             ],
         }
         kept[label] = [
-            Measured(long.by_seed / short.by_seed, long.replicates / short.replicates)
+            long.over(short)
             for long, short in zip(measured["joined"], measured["alone"], strict=True)
         ]
         systems[label]["kept"] = [share.entry() for share in kept[label]]
