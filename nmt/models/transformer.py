@@ -44,7 +44,8 @@ class Transformer(EncoderDecoder):
         max_positions: of "learned"; the others have no limit.
         memory_slots: how many segments the memory is pooled into before attention; null: all of it.
         position_factor: what the tables of "learned" and "relative" are multiplied by. Adam moves
-            every number by about the learning rate, so that a table used as it is learns slowly.
+            every number by about the learning rate, so that a table used as it is (1) learns
+            slowly; and weight decay, which spares other tables, shrinks it.
         encoder_attention: and the rest: see `EncoderAttention`.
 
     Files from before an option existed lack it: the defaults are what they were trained with.
@@ -92,6 +93,7 @@ class Transformer(EncoderDecoder):
         share("attention_dropout", attention_dropout)
         positive("position_factor", position_factor)
         self.memory_slots = memory_slots
+        self.position_factor = position_factor
         self.embedding = TiedEmbedding(vocab_size, width)
         self.positions = Positions(
             positions,
@@ -182,10 +184,11 @@ class Transformer(EncoderDecoder):
         )
 
     def without_decay(self) -> Iterator[nn.Parameter]:
-        """Yields vectors, and the tables of positions."""
+        """Yields vectors, and tables of positions that have a factor."""
         yield from super().without_decay()
-        for tables in (self.positions, self.encoder_bias, self.decoder_bias):
-            yield from () if tables is None else tables.parameters()
+        if self.position_factor != 1:
+            for tables in (self.positions, self.encoder_bias, self.decoder_bias):
+                yield from () if tables is None else tables.parameters()
 
     def _embed(self, tokens: Tensor, num_past: int) -> tuple[Tensor, Rotation | None]:
         x, rotation = self.positions(self.embedding(tokens), num_past)

@@ -64,10 +64,13 @@ def test_a_factor_makes_tables_of_positions_small_and_leaves_the_function(positi
         models.append(tiny_model("transformer", positions=positions, position_factor=factor))
     inputs = torch.randint(4, VOCAB_SIZE, (2, 11)), None, torch.randint(4, VOCAB_SIZE, (2, 7))
     torch.testing.assert_close(models[0](*inputs), models[1](*inputs), atol=1e-5, rtol=1e-5)
-    plain, divided = ([p for p in model.without_decay() if p.dim() == 2] for model in models)
-    assert len(plain) == (1 if positions == "learned" else 2)
+    plain, divided = ([p for p in m.parameters() if p.shape[-1] == 32] for m in models)
+    if positions == "learned":
+        plain, divided = ([m.positions.learned.table.weight] for m in models)
     for table, small in zip(plain, divided, strict=True):
         torch.testing.assert_close(small * 8, table)
+        assert any(small is spared for spared in models[1].without_decay())
+        assert not any(table is spared for spared in models[0].without_decay())
 
 
 def test_a_bias_is_added_in_double_precision_too():
