@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 LONGEST_CONTRASTED = 50
 # On the built-in corpus, a system below this on short inputs has not learnt the task yet.
 TRAINED_BLEU = 80.0
+T_QUANTILES = (12.706, 4.303, 3.182, 2.776)  # 97.5 %, of 1 to 4 degrees of freedom
 
 
 def measure(run: TrainedRun) -> Mapping[str, Any]:
@@ -218,7 +219,7 @@ def primary_statistic(results: Results) -> Section:
         names = [f"{entry['system']} − {entry['baseline']}" for entry in found]
         short, long = found[0]["short"]["range"], found[0]["long"]["range"]
         keys = ("short", "long", "difference_of_differences", "overall")
-        rows = [
+        rows: list[tuple[str, ...]] = [
             (
                 name,
                 "primary" if entry["primary"] else "secondary",
@@ -226,8 +227,15 @@ def primary_statistic(results: Results) -> Section:
             )
             for name, entry in zip(names, found, strict=True)
         ]
-        columns = ("contrast", "", "short", "long", "long minus short", "all")
+        columns = ["contrast", "", "short", "long", "long minus short", "all"]
         caption = f"Differences in BLEU at {short} (short) and {long} (long), 95 % intervals"
+        if results["bootstrap"].get("seeds") != "t":
+            before.append(
+                "The last column of the first table is the t interval of long minus short over the "
+                "seeds that both systems have. Where it is the wider one, it is the one to believe."
+            )
+            columns.append("seeds alone")
+            rows = [(*row, _over_seeds(results, e)) for row, e in zip(rows, found, strict=True)]
         tables.append(Table(columns, rows, caption))
         ranges = [each["range"] for each in found[0]["by_range"]]
         rows_by_range = [
@@ -237,6 +245,24 @@ def primary_statistic(results: Results) -> Section:
         caption = f"The difference in BLEU in every range minus that at {short}"
         tables.append(Table(("contrast", *ranges), rows_by_range, caption))
     return Section("What length costs: the difference of differences", before, tables=tables)
+
+
+def _over_seeds(results: Results, entry: Mapping[str, Any]) -> str:
+    """Returns the t interval of long minus short over common seeds, for files that have none."""
+    seeds = {system["label"]: system["seeds"] for system in results["systems"]}
+    pair = (entry["system"], entry["baseline"])
+    common = [seed for seed in seeds[pair[0]] if seed in seeds[pair[1]]]
+    if len(common) < 2:
+        return "–"
+    falls = []
+    for label in pair:
+        short, long = scores_at_ends(results, label)
+        places = [seeds[label].index(seed) for seed in common]
+        falls.append(np.array(long["by_seed"])[places] - np.array(short["by_seed"])[places])
+    gaps = falls[0] - falls[1]
+    half = T_QUANTILES[len(common) - 2] * gaps.std(ddof=1) / len(common) ** 0.5
+    mean = gaps.mean()
+    return with_interval({"value": mean, "low": mean - half, "high": mean + half})
 
 
 def _tell_primary(results: Results, primary: Mapping[str, Any]) -> list[str]:
