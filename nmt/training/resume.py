@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
 
-from nmt.checks import UserError
+from nmt.checks import UserError, dotted
 
 logger = logging.getLogger(__name__)
 
@@ -135,21 +135,11 @@ class RunRecord(pl.Callback):
 
 def _say_what_changed(before: Any, now: Any) -> None:
     """Says all but the options of the optimizer, which are in the checkpoint too."""
-    old, new = (_leaves(OmegaConf.to_container(options, resolve=True)) for options in (before, now))
+    old, new = (dotted(OmegaConf.to_container(options, resolve=True)) for options in (before, now))
     for key in sorted(new.keys() | old.keys()):
         expected = key in ("ckpt_path", "run_dir") or key.startswith("optimizer.")
         if old.get(key) != new.get(key) and not expected:
             logger.info("Resuming with %s=%s instead of %s.", key, new.get(key), old.get(key))
-
-
-def _leaves(options: Any, prefix: str = "") -> dict[str, Any]:
-    """Returns nested options under their full names: `model.dropout`."""
-    if not isinstance(options, dict):
-        return {prefix: options}
-    found: dict[str, Any] = {}
-    for key, value in options.items():
-        found |= _leaves(value, f"{prefix}.{key}" if prefix else str(key))
-    return found
 
 
 def _csv_loggers(trainer: pl.Trainer) -> list[CSVLogger]:
