@@ -87,7 +87,14 @@ def run_directory(ckpt_path: str | None, data: str, model: str, time: str) -> st
             raise UserError(
                 f"ckpt_path=last: there is no last.ckpt below {runs}; train first, or give a path."
             )
-        return str(found[-1].parents[1])
+        newest = found[-1].parents[1]
+        started_last = max(path.parents[1] for path in found)  # a folder's name is its time
+        if newest != started_last and newest.name[:1].isdigit() and started_last.name[:1].isdigit():
+            raise UserError(
+                f"ckpt_path=last: {started_last} was started last, but last.ckpt of {newest} is "
+                "newer, as in a copy: give the path of one."
+            )
+        return str(newest)
     checkpoint = Path(ckpt_path)
     if not checkpoint.is_file():
         fault = "is a directory" if checkpoint.is_dir() else "does not exist"

@@ -177,3 +177,16 @@ def _alive(group):
     except ProcessLookupError:
         return False
     return True
+
+
+def test_the_last_run_is_refused_where_copies_have_changed_the_times(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for seconds, name in enumerate(("2026-01-01_00-00-01", "2026-01-01_00-00-02")):
+        last = Path("outputs/toy-rnn", name, "checkpoints", "last.ckpt")
+        last.parent.mkdir(parents=True)
+        last.touch()
+        os.utime(last, (seconds, seconds))
+    assert run_directory("last", "toy", "rnn", "now") == "outputs/toy-rnn/2026-01-01_00-00-02"
+    Path("outputs/toy-rnn/2026-01-01_00-00-01/checkpoints/last.ckpt").touch()
+    with pytest.raises(ValueError, match=r"00-02 was started last, but last\.ckpt of .*00-01 is"):
+        run_directory("last", "toy", "rnn", "now")
