@@ -1,18 +1,20 @@
-"""The joint SentencePiece vocabulary: text to piece ids and back.
+"""The joint SentencePiece vocabulary: learnt from text, then text to piece ids and back.
 
 Text of the model is white-space words with single spaces between them: `encode` and `decode` both
 say so, hence a piece never spans two words, a word boundary is always the mark `▁`, and decoded
 text has no line break. References are never passed through here.
 
-What a length is counted in: words, or characters where words are not set apart by spaces.
+Kudo, Richardson (2018), "SentencePiece" and Kudo (2018), "Subword Regularization" (unigram).
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import logging
+import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Literal
 
@@ -41,7 +43,7 @@ def check_unit(unit: str) -> LengthUnit:
     """Returns the unit if there is one of that name.
 
     Raises:
-        UserError: Another name.
+        ValueError: Another name.
     """
     for known in _UNITS:
         if unit == known:
@@ -58,21 +60,38 @@ def count_units(text: str, unit: LengthUnit) -> int:
     return len(words) if unit == "word" else sum(map(len, words))
 
 
+MODEL_TYPES = ("unigram", "bpe")
+MAX_LINE_BYTES = 65_536
+_RESERVED = "▅"  # SentencePiece marks unknown characters with it while training: line is skipped
+# The result depends on the number of threads (sums of floats), so it is the same everywhere.
+_TRAINING_THREADS = 8
 _WORD_MARK = "▁"
-_REPLACE = str.maketrans({_WORD_MARK: "_", "\0": "\N{REPLACEMENT CHARACTER}"})
-_INVISIBLE = ("Cc", "Cf", "Zl", "Zp", "Zs")
+_REPLACE = str.maketrans(
+    {_WORD_MARK: "_", "\0": "\N{REPLACEMENT CHARACTER}", "\N{SOFT HYPHEN}": None}
+)
 _NEVER_IN_A_LINE = (0x00, 0x0A, 0x0D)
+# White space, control characters, and format characters such as U+200B and U+FEFF.
+_INVISIBLE = re.compile(
+    r"[\s\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]*"
+)
+
+
+def is_blank(text: str) -> bool:
+    """Says whether a text has no visible character."""
+    return _INVISIBLE.fullmatch(text) is not None
 
 
 def normalise(text: str) -> str:
-    """Returns the text the model sees: words joined by single spaces, otherwise unchanged.
+    """Returns the text the model sees: words joined by single spaces, accents composed (NFC).
 
-    U+2581, which marks word boundaries, becomes `_`; NUL and lone surrogates become U+FFFD or `?`.
-    A text of nothing but white space and control or format characters (U+200B, U+FEFF) is blank.
+    Soft hyphens go, and a text without a visible character becomes empty. U+2581, which marks word
+    boundaries, becomes `_`; NUL and lone surrogates become U+FFFD or `?`.
     """
-    if all(unicodedata.category(character) in _INVISIBLE for character in text):
+    if is_blank(text):
         return ""
-    text = " ".join(text.split()).translate(_REPLACE)
+    text = " ".join(text.translate(_REPLACE).split())
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
     return text.encode("utf-8", errors="replace").decode("utf-8")
 
 
@@ -97,7 +116,7 @@ class Tokenizer:
                 encoded, and say so the first time that this changes a text.
 
         Raises:
-            UserError: The bytes are no SentencePiece model, or its special ids are not those of
+            ValueError: The bytes are no SentencePiece model, or its special ids are not those of
                 `nmt.special_tokens`.
         """
         try:
@@ -108,6 +127,11 @@ class Tokenizer:
                 "SentencePiece wrote."
             ) from error
         _check_special_ids(self._processor)
+        if "".join(self._processor.encode("a b", out_type=str)).endswith(_WORD_MARK):
+            raise UserError(
+                "The tokenizer has its word mark at the end of words; train it without "
+                "treat_whitespace_as_suffix."
+            )
         self.model = model
         self.lowercase = lowercase
         self._lowercase_was_told = False
@@ -222,3 +246,97 @@ def _byte_ids(
 ) -> tuple[int, ...]:
     ids = (processor.piece_to_id(f"<0x{value:02X}>") for value in values)
     return tuple(token for token in ids if token != UNK)
+
+
+# Training
+
+
+def train_tokenizer(
+    lines: Iterable[str],
+    *,
+    vocab_size: int,
+    model_type: str = "unigram",
+    character_coverage: float = 1.0,
+    user_defined_symbols: Sequence[str] = (),
+) -> bytes:
+    """Learns a SentencePiece model with byte fallback; same lines, same bytes.
+
+    The size is a soft limit: small data yield fewer pieces than requested, and the log says so.
+
+    Args:
+        lines: Training text of both languages, one sentence each.
+        vocab_size: Pieces wanted, the 4 special and 256 byte pieces included.
+        model_type: `unigram` or `bpe`.
+        character_coverage: Share of the characters in the text that get a piece of their own.
+        user_defined_symbols: Tags that always are one piece, such as `<2de>`.
+
+    Returns:
+        The serialised model, for `Tokenizer`.
+    """
+    counts = {"used": 0, "skipped": 0}
+    buffer = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_usable_lines(lines, counts),
+            model_writer=buffer,
+            vocab_size=vocab_size,
+            model_type=model_type,
+            character_coverage=character_coverage,
+            user_defined_symbols=list(user_defined_symbols),
+            hard_vocab_limit=False,
+            byte_fallback=True,
+            normalization_rule_name="identity",
+            max_sentence_length=MAX_LINE_BYTES,
+            num_threads=_TRAINING_THREADS,
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise UserError(_training_failure(str(error), vocab_size, counts)) from error
+    _report_training(buffer.getvalue(), vocab_size, counts)
+    return buffer.getvalue()
+
+
+def _usable_lines(lines: Iterable[str], counts: dict[str, int]) -> Iterator[str]:
+    for line in lines:
+        text = normalise(line)
+        if not text:
+            continue
+        if _RESERVED in text or len(text.encode("utf-8")) > MAX_LINE_BYTES:
+            counts["skipped"] += 1
+            continue
+        counts["used"] += 1
+        yield text
+
+
+def _training_failure(message: str, vocab_size: int, counts: dict[str, int]) -> str:
+    if not counts["used"]:
+        return (
+            f"The tokenizer has no text to learn from: {counts['skipped']} lines were skipped "
+            f"(longer than {MAX_LINE_BYTES} bytes, or with the reserved character U+2585) and the "
+            "others are blank; check the training data."
+        )
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"data.tokenizer.vocab_size is {vocab_size}, but the special pieces and the characters "
+            f"of the training text alone need {found[1]}; set data.tokenizer.vocab_size={found[1]} "
+            "or more, or lower data.tokenizer.character_coverage."
+        )
+    return f"SentencePiece could not train with vocab_size={vocab_size}: {message}"
+
+
+def _report_training(model: bytes, vocab_size: int, counts: dict[str, int]) -> None:
+    actual = sentencepiece.SentencePieceProcessor(model_proto=model).get_piece_size()
+    if counts["skipped"]:
+        logger.warning(
+            "The tokenizer was trained without %d of %d lines (longer than %d bytes, or with the "
+            "reserved character U+2585).",
+            counts["skipped"],
+            counts["skipped"] + counts["used"],
+            MAX_LINE_BYTES,
+        )
+    note = "" if actual == vocab_size else f" ({vocab_size} requested: the text yields no more)"
+    logger.info("Trained a tokenizer of %d pieces on %d lines%s.", actual, counts["used"], note)

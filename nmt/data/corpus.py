@@ -1,12 +1,7 @@
-"""Loads a parallel corpus: from the hub, from local files, or from the embedded grammar.
+"""One corpus: parallel text from files, the hub or the embedded grammar, read split by split.
 
-Whatever the origin, a split is a `datasets.Dataset` with the columns source and target.
-
-Builds an options class from a part of the configuration, or says which key is wrong.
-
-The text of the embedded grammar as data sets, generated once and then memory-mapped.
-
-Several corpora as the training text of one run: each has a weight and a set to validate on.
+Whatever the origin, a split is a memory-mapped `datasets.Dataset` with the columns source and
+target. Its fingerprint says what its text was made from and names all that is made from it.
 """
 
 from __future__ import annotations
@@ -16,57 +11,45 @@ import difflib
 import hashlib
 import inspect
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import pyarrow
-from datasets import Dataset
+import xxhash
+from datasets import Dataset, concatenate_datasets
+from datasets.table import MemoryMappedTable
 
 import nmt.grammar
+from nmt import checks
 from nmt.checks import UserError
-from nmt.data.files import HubOptions, Languages, find_split, load_hub, read_documents
-from nmt.data.text import Text, cached, content_key, key_of, lowercased, text_of_files
-from nmt.grammar import GrammarPair, swapped
-from nmt.grammar.lexicon import lexicon_path
+from nmt.data.cache import cached, key_of
+from nmt.data.files import (
+    HubOptions,
+    Languages,
+    Pairs,
+    find_split,
+    iterate_parallel,
+    load_hub,
+    read_documents,
+)
 
 logger = logging.getLogger(__name__)
 
-
 Options = TypeVar("Options")
+Columns = Iterator[Sequence[Sequence[Any]]]
 
-
-def build_options(cls: type[Options], values: Mapping[str, Any], *, where: str) -> Options:
-    """Returns `cls(**values)`.
-
-    Args:
-        cls: A dataclass; its fields are the keys.
-        values: The part of the configuration.
-        where: Its name there, such as `data.cleaning`.
-
-    Raises:
-        UserError: A key that does not exist (the nearest is named), or one that is missing.
-    """
-    if not isinstance(values, Mapping):
-        raise UserError(f"{where} is {values!r}; give it keys and values.")
-    assert dataclasses.is_dataclass(cls)
-    names = [field.name for field in dataclasses.fields(cls)]
-    for name in values:
-        if name not in names:
-            near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)
-            raise UserError(f"There is no option {where}.{name}; did you mean {near[0]}?")
-    needed = [f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING]
-    if missing := [name for name in needed if name not in values]:
-        raise UserError(f"{where} lacks {', '.join(missing)}; give a value.")
-    return cls(**values)
-
-
-_ROWS_PER_CHUNK = 10_000
+SIDES = ("source", "target")
+SPLITS = ("train", "valid", "test")
+LARGEST_WEIGHT = 1000  # an epoch is drawn in memory
+_VERSION = 2  # of the format of cached text
+_ROWS_AT_ONCE = 10_000
+_TEXT = pyarrow.schema({side: pyarrow.string() for side in SIDES})
 _LINKS = pyarrow.list_(pyarrow.list_(pyarrow.int32()))
-_SCHEMA = pyarrow.schema(
+_GRAMMAR = pyarrow.schema(
     {
         "source": pyarrow.string(),
         "target": pyarrow.string(),
@@ -78,330 +61,14 @@ _SCHEMA = pyarrow.schema(
 )
 
 
-def load_grammar(
-    arguments: Mapping[str, Any], languages: Languages, *, cache_dir: Path
-) -> dict[str, Dataset]:
-    """Returns the splits, generating them where that has not happened yet.
-
-    Columns: source, target, sure and possible (links [source word, target word], disjoint), bits,
-    num_sentences.
-
-    Args:
-        arguments: Of `nmt.grammar.generate_splits`.
-        languages: en-de, or de-en for the same pairs the other way round.
-        cache_dir: Where the generated text is kept.
-
-    Raises:
-        UserError: Languages that the grammar does not speak, or an impossible argument.
-    """
-    pair = (languages.source, languages.target)
-    if sorted(pair) != ["de", "en"]:
-        raise UserError(
-            f"The grammar speaks en-de and de-en, not {'-'.join(pair)}; set data.source_lang and "
-            "data.target_lang to en and de."
-        )
-    _check_arguments(arguments)
-    english_first = languages.source == "en"
-
-    def make(folder: Path) -> None:
-        logger.info("Generating the built-in corpus; this happens once.")
-        splits = nmt.grammar.generate_splits(**arguments)
-        for number, (name, pairs) in enumerate(splits.items()):
-            _write(pairs, folder / f"{number}-{name}.arrow", english_first)
-
-    key = key_of(dict(arguments), pair, _generator_digest())
-    folder = cached(cache_dir, f"grammar-{key}", make)
-    files = sorted(folder.glob("*.arrow"))
-    return {file.stem.split("-", 1)[1]: Dataset.from_file(str(file)) for file in files}
-
-
-def _check_arguments(arguments: Mapping[str, Any]) -> None:
-    known = list(inspect.signature(nmt.grammar.generate_splits).parameters)
-    for name in arguments:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-            raise UserError(f"There is no option data.grammar.{name}; did you mean {near[0]}?")
-
-
-def _generator_digest() -> str:
-    """Digests program and lexicon, so that a change of either makes new text."""
-    program = [Path(__file__), *Path(nmt.grammar.__file__).parent.glob("*.py")]
-    lexicons = lexicon_path("core").parent.glob("*.yaml")
-    digest = hashlib.sha256()
-    for file in [*sorted(program), *sorted(lexicons)]:
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
-
-
-def _write(pairs: Sequence[GrammarPair], path: Path, english_first: bool) -> None:
-    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, _SCHEMA) as writer:
-        for start in range(0, len(pairs), _ROWS_PER_CHUNK):
-            rows = list(pairs[start : start + _ROWS_PER_CHUNK])
-            rows = rows if english_first else [swapped(pair) for pair in rows]
-            columns = [
-                pyarrow.array([getattr(pair, field.name) for pair in rows], type=field.type)
-                for field in _SCHEMA  # the fields of a GrammarPair
-            ]
-            writer.write_batch(pyarrow.record_batch(columns, schema=_SCHEMA))
-
-
-_OF_FILES = ("train", "valid", "test")
-
-
 @dataclass(frozen=True, kw_only=True)
-class CorpusOptions:
-    """What corpus to load, in which direction; has exactly one origin.
+class Origin:
+    """Where a corpus is: the keys of `data`, and of an entry of `data.corpora`.
 
-    Attributes:
-        name: What the corpus is called in logs and directories.
-        source_lang: Language code of the source, such as `en`.
-        target_lang: Language code of the target.
-        hub: Arguments of `HubOptions`, where the set is on the hub.
-        directory: Folder with a local copy of the set; it beats `hub`.
-        directory_splits: Split name to the stem of its files in `directory`.
-        train: `[source_file, target_file]` or `[table]` (TSV, JSONL, parquet) for any corpus.
-        valid: The same for validation.
-        test: The same for the test set.
-        grammar: Arguments of `nmt.grammar.generate_splits`.
-        columns: Language code to column name, where columns are not named by language.
-        expected_sizes: Split name to the number of pairs that a true copy has.
-        lowercase: Lower-case both sides of all splits, references included.
-        where: What the options are called in the configuration, in errors.
-        needed: Splits that must be there.
+    `conf/data/default.yaml` explains them. Exactly one of `hub` or `directory`, the three files,
+    and `grammar` is given; a directory beats the hub.
     """
 
-    name: str
-    source_lang: str
-    target_lang: str
-    hub: Mapping[str, Any] | None = None
-    directory: str | None = None
-    directory_splits: Mapping[str, str] = field(default_factory=lambda: {s: s for s in _OF_FILES})
-    train: Sequence[str] | str | None = None
-    valid: Sequence[str] | str | None = None
-    test: Sequence[str] | str | None = None
-    grammar: Mapping[str, Any] | None = None
-    columns: Mapping[str, str | int] = field(default_factory=dict)
-    expected_sizes: Mapping[str, int] = field(default_factory=dict)
-    lowercase: bool = False
-    where: str = "data"
-    needed: Sequence[str] = ("train", "valid", "test")
-
-    def __post_init__(self) -> None:
-        """Checks the options; reads nothing.
-
-        Raises:
-            UserError: Not exactly one origin, or languages that make no pair.
-        """
-        for key in ("source_lang", "target_lang"):
-            if not isinstance(getattr(self, key), str) or not getattr(self, key):
-                raise UserError(
-                    f"data.{key} is {getattr(self, key)!r}; give a language code such as en "
-                    "(quote a code that YAML reads as a truth value: 'no')."
-                )
-        if self.source_lang == self.target_lang:
-            raise UserError(
-                f"data.source_lang and data.target_lang are both {self.source_lang}; "
-                "choose two languages."
-            )
-        self._check_origin()
-        if self.hub and not self.directory:
-            _hub_options(self)
-
-    def _check_origin(self) -> None:
-        where = self.where
-        origins = {
-            f"{where}.hub or {where}.directory": bool(self.hub or self.directory),
-            f"{where}.train, {where}.valid and {where}.test": bool(
-                self.train or self.valid or self.test
-            ),
-            f"{where}.grammar": self.grammar is not None,
-        }
-        given = [keys for keys, present in origins.items() if present]
-        if not given:
-            stem = self.directory_splits.get("train", "train")
-            alone = where == "data"
-            raise UserError(
-                f"{f'data={self.name}' if alone else where} needs local files; set "
-                f"{where}.directory=DIR to the folder with {stem}.{self.source_lang}[.gz], "
-                f"{stem}.{self.target_lang}[.gz] and so on, or {where}.train, {where}.valid and "
-                f"{where}.test to files{'; or data.corpora to several corpora' if alone else ''}."
-            )
-        if len(given) > 1:
-            raise UserError(
-                f"The corpus {self.name} has more than one origin: {'; '.join(given)}; "
-                "keep one and set the others to null."
-            )
-        if given[0].startswith(f"{where}.train"):
-            for split in self.needed:
-                if not getattr(self, split):
-                    raise UserError(
-                        f"{where}.{split} is missing; give {where}.{split}="
-                        "[source_file,target_file] or one .tsv, .jsonl or .parquet file."
-                    )
-
-    @property
-    def languages(self) -> Languages:
-        """The direction, as the readers of tables take it."""
-        return Languages(self.source_lang, self.target_lang, self.columns)
-
-
-class Corpus(Mapping[str, Dataset]):
-    """The splits of a corpus (train, valid, test, then further tests); each is read when asked for.
-
-    Columns are source and target; the grammar adds sure, possible, bits and num_sentences, and a
-    folder document and kind where it says them (see `read_documents`).
-    """
-
-    def __init__(self, options: CorpusOptions, *, cache_dir: str | Path) -> None:
-        """Looks which splits there are; reads no text that lies in files.
-
-        Args:
-            options: What to load.
-            cache_dir: Where text is kept that was read or generated.
-
-        Raises:
-            UserError: There is nothing at the place named.
-        """
-        self._options = options
-        self._cache_dir = Path(cache_dir)
-        self._readers = _readers(options, self._cache_dir)
-        self._splits: dict[str, Text] = {}
-
-    def __getitem__(self, name: str) -> Dataset:
-        """Returns a split with all its pairs.
-
-        Raises:
-            KeyError: There is no such split.
-            UserError: Its text is missing, unequal, unreadable, or empty.
-        """
-        return self.text(name).dataset
-
-    def text(self, name: str) -> Text:
-        """Returns a split with its key; raises as `[]` does."""
-        if name not in self._splits:
-            self._splits[name] = self._read(name)
-        return self._splits[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._readers)
-
-    def __len__(self) -> int:
-        return len(self._readers)
-
-    def _read(self, name: str) -> Text:
-        text = self._readers[name]()
-        size, corpus = len(text.dataset), self._options.name
-        if not size:
-            raise UserError(f"The {name} split of {corpus} is empty; check its files.")
-        logger.info("%s, %s: %s pairs.", corpus, name, f"{size:,}")
-        expected = self._options.expected_sizes.get(name, size)
-        if size != expected:
-            logger.warning(
-                "This copy of %s is not the known one: %s has %s pairs, not %s.",
-                *(corpus, name, f"{size:,}", f"{expected:,}"),
-            )
-        if self._options.lowercase:
-            return lowercased(text, cache_dir=self._cache_dir)
-        return text
-
-
-Reader = Callable[[], Text]
-
-
-def _readers(options: CorpusOptions, cache_dir: Path) -> Mapping[str, Reader]:
-    """Returns for each split what reads it."""
-    if options.directory:
-        return _directory_readers(options, Path(options.directory), cache_dir)
-    if options.train:
-        return {
-            split: _reader(getattr(options, split), options.languages, cache_dir)
-            for split in _OF_FILES
-            if getattr(options, split)
-        }
-    if options.grammar is not None:
-        # Imported where it is used: files and hub sets do not need the generator.
-
-        splits = load_grammar(options.grammar, options.languages, cache_dir=cache_dir)
-    else:
-        splits = load_hub(_hub_options(options), options.languages, where=options.where)
-    return {name: partial(_with_key, dataset) for name, dataset in splits.items()}
-
-
-def _with_key(dataset: Dataset) -> Text:
-    return Text(dataset, content_key(dataset))
-
-
-def _hub_options(options: CorpusOptions) -> HubOptions:
-    return build_options(HubOptions, options.hub or {}, where=f"{options.where}.hub")
-
-
-def _directory_readers(
-    options: CorpusOptions, directory: Path, cache_dir: Path
-) -> Mapping[str, Reader]:
-    if not directory.is_dir():
-        raise UserError(
-            f"{options.where}.directory is {directory}, but there is no such folder (relative "
-            f"paths start at {Path.cwd()}); give the folder that holds the files of "
-            f"{options.name}."
-        )
-    readers: dict[str, Reader] = {}
-    for split, stem in options.directory_splits.items():
-        if files := find_split(directory, stem, options.languages):
-            readers[split] = partial(
-                _read_split, directory, stem, files, options.languages, cache_dir
-            )
-        elif split in options.needed:
-            readers[split] = partial(_refuse_missing, options, split)
-    return readers
-
-
-def _refuse_missing(options: CorpusOptions, split: str) -> NoReturn:
-    stem = options.directory_splits[split]
-    raise UserError(
-        f"{options.directory} has no {stem}.{options.source_lang}[.gz] and "
-        f"{stem}.{options.target_lang}[.gz], which are the {split} split of "
-        f"{options.name}; add them or set {options.where}.directory_splits.{split}=STEM."
-    )
-
-
-def _read_split(
-    directory: Path, stem: str, files: Sequence[Path], languages: Languages, cache_dir: Path
-) -> Text:
-    text = text_of_files(files, languages, cache_dir=cache_dir)
-    dataset = text.dataset
-    for name, column in read_documents(directory, stem, len(dataset)).items():
-        dataset = dataset.add_column(name, column)
-    return Text(dataset, text.key)
-
-
-def _reader(files: Sequence[str | Path] | str, languages: Languages, cache_dir: Path) -> Reader:
-    files = [files] if isinstance(files, str) else files
-    return partial(text_of_files, files, languages, cache_dir=cache_dir)
-
-
-_NEEDED = ("train", "valid")
-_LARGEST_WEIGHT = 1000  # an epoch is drawn in memory
-
-
-@dataclass(frozen=True, kw_only=True)
-class MixedCorpus:
-    """One entry of `data.corpora`: where the corpus is, as in `CorpusOptions`, and its weight.
-
-    Attributes:
-        weight: How often each of its training pairs is seen in an epoch, on average; see
-            `WeightedPairs`.
-        hub: See `CorpusOptions`.
-        directory: As above.
-        directory_splits: As above.
-        train: As above.
-        valid: As above.
-        test: As above, but not needed.
-        grammar: As above.
-        columns: As above.
-        expected_sizes: As above.
-    """
-
-    weight: float = 1.0
     hub: Mapping[str, Any] | None = None
     directory: str | None = None
     directory_splits: Mapping[str, str] | None = None
@@ -411,35 +78,289 @@ class MixedCorpus:
     grammar: Mapping[str, Any] | None = None
     columns: Mapping[str, str | int] | None = None
     expected_sizes: Mapping[str, int] | None = None
+    weight: float = 1.0
+
+    @property
+    def stems(self) -> Mapping[str, str]:
+        """Split name to the stem of its files in `directory`."""
+        return self.directory_splits or {split: split for split in SPLITS}
 
 
-def mixed_corpora(
-    corpora: Mapping[str, Mapping[str, Any]], common: Mapping[str, Any]
-) -> dict[str, tuple[CorpusOptions, float]]:
-    """Returns for each name in `data.corpora` what to load, and its weight.
+class Corpus:
+    """The splits of one origin; each is read when it is first asked for.
+
+    Columns are source and target; the grammar adds sure, possible, bits and num_sentences, and a
+    folder document and kind where it says them (see `read_documents`).
+
+    Attributes:
+        name: What the corpus is called in logs.
+        weight: How often each training pair is seen in an epoch, on average.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        languages: tuple[str, str],
+        origin: Origin,
+        *,
+        cache_dir: Path,
+        lowercase: bool = False,
+        where: str = "data",
+        needed: Sequence[str] = SPLITS,
+    ) -> None:
+        """Checks the origin; reads nothing yet.
+
+        Args:
+            name: What the corpus is called.
+            languages: Source, then target.
+            origin: Where the text is.
+            cache_dir: Where text is kept that was read or generated.
+            lowercase: Lower-case both sides of all splits, references included.
+            where: What the origin is called in the configuration, for errors.
+            needed: Splits that must be there.
+        """
+        self.name = name
+        self.weight = float(origin.weight)
+        self._origin, self._where, self._needed = origin, where, needed
+        self._languages = Languages(*languages, origin.columns or {})
+        self._lowercase, self._cache_dir = lowercase, cache_dir
+        self._read: dict[str, Dataset] = {}
+        self._check_origin()
+
+    def _check_origin(self) -> None:
+        where, origin = self._where, self._origin
+        source, target = self._languages.codes
+        checks.positive(f"{where}.weight", origin.weight, most=LARGEST_WEIGHT)
+        given = {
+            f"{where}.hub or {where}.directory": bool(origin.hub or origin.directory),
+            f"{where}.train, valid and test": bool(origin.train or origin.valid or origin.test),
+            f"{where}.grammar": origin.grammar is not None,
+        }
+        origins = [keys for keys, present in given.items() if present]
+        if not origins:
+            stem = origin.stems.get("train", "train")
+            raise UserError(
+                f"{f'data={self.name}' if where == 'data' else where} needs local files; set "
+                f"{where}.directory=DIR to the folder with {stem}.{source}[.gz], "
+                f"{stem}.{target}[.gz] and so on, or {where}.train, {where}.valid and "
+                f"{where}.test to files."
+            )
+        if len(origins) > 1:
+            raise UserError(
+                f"The corpus {self.name} has more than one origin: {'; '.join(origins)}; "
+                "keep one and set the others to null."
+            )
+        if origin.hub and not origin.directory:
+            build_options(HubOptions, origin.hub, where=f"{where}.hub")
+        if origin.train or origin.valid or origin.test:
+            for split in self._needed:
+                if not getattr(origin, split):
+                    raise UserError(
+                        f"{where}.{split} is missing; give {where}.{split}="
+                        "[source_file,target_file] or one .tsv, .jsonl or .parquet file."
+                    )
+
+    @property
+    def splits(self) -> list[str]:
+        """Names of the splits: train, valid, test, then further tests."""
+        for split in self._needed:
+            if split not in self._readers:
+                raise UserError(
+                    f"{self._where} has no split {split!r} but {', '.join(self._readers)}; add it."
+                )
+        return list(self._readers)
+
+    def split(self, name: str) -> Dataset:
+        """Returns all pairs of a split."""
+        if name not in self._read:
+            self._read[name] = self._checked(name, self._readers[name]())
+        return self._read[name]
+
+    def _checked(self, name: str, dataset: Dataset) -> Dataset:
+        size = len(dataset)
+        if not size:
+            raise UserError(f"The {name} split of {self.name} is empty; check its files.")
+        logger.info("%s, %s: %s pairs.", self.name, name, f"{size:,}")
+        expected = (self._origin.expected_sizes or {}).get(name, size)
+        if size != expected:
+            logger.warning(
+                "This copy of %s is not the known one: %s has %s pairs, not %s.",
+                *(self.name, name, f"{size:,}", f"{expected:,}"),
+            )
+        return lowercased(dataset, cache_dir=self._cache_dir) if self._lowercase else dataset
+
+    @cached_property
+    def _readers(self) -> dict[str, Callable[[], Dataset]]:
+        """What reads each split."""
+        origin = self._origin
+        if origin.directory:
+            return self._directory_readers(Path(origin.directory))
+        if origin.train:
+            files = {split: getattr(origin, split) for split in SPLITS if getattr(origin, split)}
+            return {split: partial(self._files, given) for split, given in files.items()}
+        if origin.grammar is not None:
+            found = load_grammar(origin.grammar, self._languages.codes, cache_dir=self._cache_dir)
+        else:
+            options = build_options(HubOptions, origin.hub or {}, where=f"{self._where}.hub")
+            found = load_hub(options, self._languages, where=self._where)
+        return {name: partial(found.__getitem__, name) for name in found}
+
+    def _directory_readers(self, directory: Path) -> dict[str, Callable[[], Dataset]]:
+        if not directory.is_dir():
+            raise UserError(
+                f"{self._where}.directory is {directory}, but there is no such folder (relative "
+                f"paths start at {Path.cwd()}); give the folder that holds the files of "
+                f"{self.name}."
+            )
+        readers: dict[str, Callable[[], Dataset]] = {}
+        for split, stem in self._origin.stems.items():
+            if files := find_split(directory, stem, self._languages):
+                readers[split] = partial(self._files, files, documents=(directory, stem))
+            elif split in self._needed:
+                readers[split] = partial(self._refuse_missing, split, stem)
+        return readers
+
+    def _files(
+        self, files: Sequence[str | Path] | str, documents: tuple[Path, str] | None = None
+    ) -> Dataset:
+        files = [files] if isinstance(files, str) else files
+        dataset = text_of_files(files, self._languages, cache_dir=self._cache_dir)
+        if documents is not None:
+            for name, column in read_documents(*documents, len(dataset)).items():
+                dataset = dataset.add_column(name, column)
+        return dataset
+
+    def _refuse_missing(self, split: str, stem: str) -> NoReturn:
+        source, target = self._languages.codes
+        raise UserError(
+            f"{self._origin.directory} has no {stem}.{source}[.gz] and {stem}.{target}[.gz], which "
+            f"are the {split} split of {self.name}; add them or set "
+            f"{self._where}.directory_splits.{split}=STEM."
+        )
+
+
+def build_options(cls: type[Options], values: Mapping[str, Any], *, where: str) -> Options:
+    """Returns `cls(**values)`, a dataclass; `where` is what the values are called in the config."""
+    if not isinstance(values, Mapping):
+        raise UserError(f"{where} is {values!r}; give it keys and values.")
+    assert dataclasses.is_dataclass(cls)
+    fields = dataclasses.fields(cls)
+    check_keys(values, [field.name for field in fields], where=where)
+    needed = [field.name for field in fields if field.default is dataclasses.MISSING]
+    if missing := [name for name in needed if name not in values]:
+        raise UserError(f"{where} lacks {', '.join(missing)}; give a value.")
+    return cls(**values)
+
+
+def check_keys(values: Mapping[str, Any], known: Sequence[str], *, where: str) -> None:
+    """Refuses a key that is not known, and names the nearest one."""
+    for name in values:
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.0)
+            raise UserError(f"There is no option {where}.{name}; did you mean {near[0]}?")
+
+
+def text_of_files(files: Sequence[str | Path], languages: Languages, *, cache_dir: Path) -> Dataset:
+    """Returns the pairs of two line files or of one table, see `iterate_parallel`."""
+    pairs = iterate_parallel(files, languages)  # refuses what is no corpus
+    paths = [Path(file) for file in files]
+    columns = [languages.column(code) for code in languages.codes]
+    digests = [_digest(path) for path in paths]
+    key = key_of(_VERSION, digests, [path.name for path in paths], languages.codes, columns)
+    return _written(cache_dir, f"text-{key}", _TEXT, lambda: _columns(pairs))
+
+
+def lowercased(dataset: Dataset, *, cache_dir: Path) -> Dataset:
+    """Returns the same with both sides in lower case; other columns are kept."""
+
+    def pairs() -> Pairs:
+        for rows in dataset.select_columns([*SIDES]).iter(batch_size=_ROWS_AT_ONCE):
+            for source, target in zip(rows["source"], rows["target"], strict=True):
+                yield source.lower(), target.lower()
+
+    key = key_of(_VERSION, "lowercase", dataset._fingerprint)
+    lower = _written(cache_dir, f"text-{key}", _TEXT, lambda: _columns(pairs()))
+    others = dataset.remove_columns([*SIDES])
+    return concatenate_datasets([lower, others], axis=1) if others.column_names else lower
+
+
+def load_grammar(
+    arguments: Mapping[str, Any], languages: tuple[str, str], *, cache_dir: Path
+) -> dict[str, Dataset]:
+    """Returns the splits of the embedded corpus, generating them where that has not happened yet.
+
+    Columns: source, target, sure and possible (links [source word, target word], disjoint), bits,
+    num_sentences.
 
     Args:
-        corpora: For each name the keys of a `MixedCorpus`.
-        common: Arguments of `CorpusOptions` that hold where a corpus does not say otherwise.
-
-    Raises:
-        UserError: An impossible name, key, weight or origin.
+        arguments: Of `nmt.grammar.generate_splits`.
+        languages: en-de, or de-en for the same pairs the other way round.
+        cache_dir: Where the generated text is kept.
     """
-    if not isinstance(corpora, Mapping):
-        raise UserError(f"data.corpora is {corpora!r}; give names, and keys and values for each.")
-    found = {}
-    for name, values in corpora.items():
-        where = f"data.corpora.{name}"
-        if not re.fullmatch(r"\w[\w-]*", str(name), re.ASCII):
-            raise UserError(f"{where}: call it by letters, digits, _ and -, as files are named.")
-        entry = asdict(build_options(MixedCorpus, values, where=where))
-        weight = entry.pop("weight")
-        if type(weight) not in (int, float) or not 0 < weight <= _LARGEST_WEIGHT:
-            raise UserError(
-                f"{where}.weight is {weight!r}; give a number above 0 and up to "
-                f"{_LARGEST_WEIGHT} (2: all pairs twice in an epoch, 0.5: a random half)."
-            )
-        own = {key: value for key, value in entry.items() if value is not None}
-        options = CorpusOptions(name=str(name), where=where, needed=_NEEDED, **{**common, **own})
-        found[str(name)] = (options, float(weight))
-    return found
+    if sorted(languages) != ["de", "en"]:
+        raise UserError(
+            f"The grammar speaks en-de and de-en, not {'-'.join(languages)}; set data.source_lang "
+            "and data.target_lang to en and de."
+        )
+    known = list(inspect.signature(nmt.grammar.generate_splits).parameters)
+    check_keys(arguments, known, where="data.grammar")
+
+    def make(folder: Path) -> None:
+        logger.info("Generating the built-in corpus; this happens once.")
+        splits = nmt.grammar.generate_splits(**arguments)
+        for number, (name, pairs) in enumerate(splits.items()):
+            if languages == ("de", "en"):
+                pairs = [nmt.grammar.swapped(pair) for pair in pairs]
+            rows = (tuple(getattr(pair, field.name) for field in _GRAMMAR) for pair in pairs)
+            _write(folder / f"{number}-{name}.arrow", _GRAMMAR, _columns(rows))
+
+    def load(folder: Path) -> dict[str, Dataset]:
+        files = sorted(folder.glob("*.arrow"))
+        return {file.stem.split("-", 1)[1]: read_arrow(file) for file in files}
+
+    key = key_of(_VERSION, dict(arguments), languages, nmt.grammar.VERSION, _lexicon_digests())
+    return cached(cache_dir, f"grammar-{key}", make, load)
+
+
+def _lexicon_digests() -> list[str]:
+    folder = nmt.grammar.lexicon_path("core").parent
+    return [_digest(path) for path in sorted(folder.glob("*.yaml"))]
+
+
+def read_arrow(path: Path) -> Dataset:
+    """Maps a file of a cache folder, whose name is a key of the content."""
+    fingerprint = key_of(path.parent.name, path.name)
+    return Dataset(MemoryMappedTable.from_file(str(path)), fingerprint=fingerprint)
+
+
+def _written(
+    cache_dir: Path, name: str, schema: pyarrow.Schema, columns: Callable[[], Columns]
+) -> Dataset:
+    """Returns a cached data set, a few rows of which are in memory while it is written."""
+
+    def make(folder: Path) -> None:
+        _write(folder / "text.arrow", schema, columns())
+
+    return cached(cache_dir, name, make, lambda folder: read_arrow(folder / "text.arrow"))
+
+
+def _columns(rows: Iterator[tuple[Any, ...]]) -> Columns:
+    while chunk := list(islice(rows, _ROWS_AT_ONCE)):
+        yield list(zip(*chunk, strict=True))
+
+
+def _write(path: Path, schema: pyarrow.Schema, chunks: Columns) -> None:
+    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, schema) as writer:
+        for columns in chunks:
+            arrays = [
+                pyarrow.array(c, field.type) for c, field in zip(columns, schema, strict=True)
+            ]
+            writer.write_batch(pyarrow.record_batch(arrays, schema=schema))
+
+
+def _digest(path: Path) -> str:
+    """Returns a digest of the bytes of a file; a missing one is for its reader to complain of."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()

@@ -1,15 +1,6 @@
-"""Reads parallel text from local files: two line files, or one TSV, JSONL or parquet file.
+"""Reads parallel text: two line files, one TSV, JSONL or parquet table, or a data set of the hub.
 
-Reads the lines of local files.
-
-One meaning of "a line" everywhere: only LF or CRLF ends it. U+2028, U+0085, a lone CR, 0x0B and
-0x1C are characters like any other.
-
-Reads the two sides of a corpus from the rows of a TSV, JSONL or parquet file.
-
-Reads text columns of a `datasets.Dataset` in pieces: row by row is ten times slower.
-
-Loads the splits of a data set from the Hugging Face hub, or says in one sentence why not.
+Only LF or CRLF ends a line: U+2028, U+0085, a lone CR, 0x0B and 0x1C are characters like any other.
 """
 
 from __future__ import annotations
@@ -19,7 +10,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BufferedReader
 from itertools import zip_longest
 from pathlib import Path
@@ -33,7 +24,48 @@ from huggingface_hub.errors import HfHubHTTPError
 
 from nmt.checks import UserError
 
+Pairs = Iterator[tuple[str, str]]
+
 _BOM = b"\xef\xbb\xbf"
+_ROWS_AT_ONCE = 10_000
+_SECONDS_TO_ANSWER = 5.0
+_HUB_FORMATS = ("parquet", "json")
+
+
+@dataclass(frozen=True)
+class Languages:
+    """The direction, and the columns the two sides have in tables.
+
+    Attributes:
+        source: Code of the source language, such as `en`.
+        target: Code of the target language.
+        columns: Language code to column name (for TSV: to column number from 0); languages that
+            are not in it have columns of their own name.
+    """
+
+    source: str
+    target: str
+    columns: Mapping[str, str | int] = field(default_factory=dict)
+
+    @property
+    def codes(self) -> tuple[str, str]:
+        """Source, then target."""
+        return self.source, self.target
+
+    def column(self, language: str) -> str | int:
+        """Returns the column of a language."""
+        return self.columns.get(language, language)
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """Both sides of a corpus; line k of one is the translation of line k of the other."""
+
+    source: list[str]
+    target: list[str]
+
+
+# Lines
 
 
 def read_lines(path: str | Path) -> list[str]:
@@ -45,9 +77,6 @@ def iterate_lines(path: str | Path) -> Iterator[str]:
     """Yields the lines of a UTF-8 file, decompressed if its name ends in `.gz`.
 
     A byte order mark is removed, and a final line without a line end is a line.
-
-    Raises:
-        UserError: No such file, damaged gzip, or invalid UTF-8 (naming file and line).
     """
     with _opened(Path(path)) as file:
         for number, line in enumerate(file, 1):
@@ -66,7 +95,6 @@ def iterate_lines(path: str | Path) -> Iterator[str]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BufferedReader | gzip.GzipFile]:
-    """Opens a file, plain or compressed, and says what is wrong with it when it cannot be read."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             yield file
@@ -78,75 +106,103 @@ def _opened(path: Path) -> Iterator[BufferedReader | gzip.GzipFile]:
         raise UserError(f"{path} cannot be read ({error}); get the file again.") from error
 
 
-_ROWS_AT_ONCE = 10_000
-
-Pairs = Iterator[tuple[str, str]]
+# Pairs of lines
 
 
-@dataclass(frozen=True)
-class Languages:
-    """The direction, and the columns the two sides have in tables.
+def read_parallel(files: Sequence[str | Path], languages: Languages) -> ParallelText:
+    """Returns `iterate_parallel` as two lists."""
+    found = list(iterate_parallel(files, languages))
+    return ParallelText([source for source, _ in found], [target for _, target in found])
 
-    Attributes:
-        source: Code of the source language, such as `en`.
-        target: Code of the target language.
-        columns: Language code to column name (for TSV: to column number from 0); languages that
-            are not in it have columns of their own name.
+
+def iterate_parallel(files: Sequence[str | Path], languages: Languages) -> Pairs:
+    """Yields the pairs of two line files or of one table, a few at a time in memory.
+
+    Two files whose names end in the two language codes (`a.de.gz`, `a.en.gz`) are matched to the
+    sides by these; otherwise the first is the source.
     """
+    paths = [Path(file) for file in files]
+    if len(paths) == 2:
+        if [language_of(path) for path in paths] == [languages.target, languages.source]:
+            paths.reverse()
+        return _side_by_side(paths)
+    suffix = f".{language_of(paths[0])}" if len(paths) == 1 else ""
+    if suffix not in _READERS:
+        raise UserError(
+            f"{[str(path) for path in paths]} is no parallel corpus; give two line files "
+            f"[source, target] or one file that ends in {', '.join(_READERS)}."
+        )
+    return _READERS[suffix](paths[0], languages)
 
-    source: str
-    target: str
-    columns: Mapping[str, str | int]
 
-    @property
-    def codes(self) -> tuple[str, str]:
-        """Source, then target."""
-        return self.source, self.target
-
-    def column(self, language: str) -> str | int:
-        """Returns the column of a language."""
-        return self.columns.get(language, language)
+def language_of(path: Path) -> str:
+    """Returns the last part of a file name without `.gz`: `de` for `train.de.gz`."""
+    return path.name.removesuffix(".gz").rpartition(".")[2]
 
 
-def text_of(row: Mapping[Any, Any], language: str, languages: Languages, *, where: str) -> str:
-    """Returns one side of a row of either shape: `{en, de}` or `{translation: {en, de}}`.
+def find_split(directory: Path, stem: str, languages: Languages) -> list[Path] | None:
+    """Returns the files of a split: `STEM.en` and `STEM.de`, or `STEM.jsonl` and the like."""
+    sides = [_plain_or_gzip(directory / f"{stem}.{code}") for code in languages.codes]
+    present = [side for side in sides if side is not None]
+    if len(present) == 1:
+        missing = next(code for code in languages.codes if code != language_of(present[0]))
+        raise UserError(
+            f"{present[0]} is there, but {stem}.{missing}[.gz] beside it is not; add it."
+        )
+    tables = (_plain_or_gzip(directory / f"{stem}{suffix}") for suffix in _READERS)
+    return present or next(([table] for table in tables if table is not None), None)
 
-    A missing value (null) is an empty text.
 
-    Raises:
-        UserError: No such column, with a list of those found; or a value that is no text.
+def read_documents(directory: Path, stem: str, num_pairs: int) -> dict[str, list[str]]:
+    """Reads what `STEM.documents.tsv[.gz]`, if there is one, says about each pair of a split.
+
+    Its columns, without a header: the document, its collection, and the kind of text (one sentence
+    or several). They become the columns `document`, which is collection/document, and `kind`.
     """
-    column = languages.column(language)
-    for shape in (row, row.get("translation")):
-        if isinstance(shape, Mapping) and column in shape:
-            return _text(shape[column], f"{where}, column {column!r},")
-    raise UserError(missing_column(column, list(row), where=where))
+    path = _plain_or_gzip(directory / f"{stem}.documents.tsv")
+    if path is None:
+        return {}
+    rows = [line.split("\t") for line in read_lines(path)]
+    if len(rows) != num_pairs or any(len(row) != 3 for row in rows):
+        raise UserError(
+            f"{path} has {len(rows)} lines for the {num_pairs} pairs of {stem}, or one without "
+            "three columns (document, collection, kind); rebuild it, or remove it."
+        )
+    return {"document": [f"{row[1]}/{row[0]}" for row in rows], "kind": [row[2] for row in rows]}
 
 
-def _text(value: Any, where: str) -> str:
-    if isinstance(value, Mapping | Sequence) and not isinstance(value, str):
-        raise UserError(f"{where} holds a {type(value).__name__}, not text; give one sentence.")
-    text = "" if value is None else str(value)
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise UserError(f"{where} holds half a surrogate pair, which is no text; correct it.")
-    return text
+def _plain_or_gzip(path: Path) -> Path | None:
+    return next((p for p in (path, Path(f"{path}.gz")) if p.is_file()), None)
 
 
-def missing_column(column: str | int, found: Sequence[str], *, where: str) -> str:
-    """Returns the message for a table without the wanted column."""
-    return (
-        f"{where} has no column {column!r} and no translation with it, but {', '.join(found)}; "
-        "set data.source_lang and data.target_lang, or name the columns, for example "
-        f"data.columns={{{column}: {found[0] if found else 'name'}}}."
-    )
+def _side_by_side(paths: Sequence[Path]) -> Pairs:
+    counts = [0, 0]
+    for source, target in zip_longest(*map(iterate_lines, paths)):
+        counts[0] += source is not None
+        counts[1] += target is not None
+        if counts[0] == counts[1]:
+            yield source, target
+    if counts[0] != counts[1]:
+        raise UserError(
+            f"{paths[0]} has {counts[0]} lines but {paths[1]} has {counts[1]}; parallel files "
+            "need one translation per line."
+        )
+
+
+# Tables
 
 
 def _read_tsv(path: Path, languages: Languages) -> Pairs:
     """Yields the pairs of `source TAB target` lines; there is no quoting and no header."""
-    numbers = dict(zip(languages.codes, (0, 1), strict=True)) | dict(languages.columns)
-    columns = [numbers[code] for code in languages.codes]
+    columns = [languages.columns.get(code, place) for place, code in enumerate(languages.codes)]
     for number, line in enumerate(iterate_lines(path), 1):
         fields = line.split("\t")
+        if len(fields) > 2 and not languages.columns:  # a score or an id would be a source
+            raise UserError(
+                f"{path}, line {number} has {len(fields)} tab-separated fields; say which two are "
+                f"text, counted from 0, for example data.columns={{{languages.source}: 1, "
+                f"{languages.target}: 2}}."
+            )
         for column, code in zip(columns, languages.codes, strict=True):
             if len(fields) < 2 or not isinstance(column, int) or not 0 <= column < len(fields):
                 raise UserError(
@@ -169,8 +225,6 @@ def _read_jsonl(path: Path, languages: Languages) -> Pairs:
 
 
 def _read_parquet(path: Path, languages: Languages) -> Pairs:
-    if not path.is_file():
-        raise UserError(f"There is no file {path}; check the path.")
     try:
         with pyarrow.parquet.ParquetFile(path) as table:
             for rows in table.iter_batches(batch_size=_ROWS_AT_ONCE):
@@ -180,145 +234,45 @@ def _read_parquet(path: Path, languages: Languages) -> Pairs:
         raise UserError(f"{path} cannot be read ({error}); get the file again.") from error
 
 
-def _both_sides(row: Mapping[Any, Any], languages: Languages, where: str) -> tuple[str, str]:
-    source, target = (text_of(row, code, languages, where=where) for code in languages.codes)
-    return source, target
-
-
-# Each raises UserError for a file that does not hold the two sides.
-READERS: dict[str, Callable[[Path, Languages], Pairs]] = {
+_READERS: dict[str, Callable[[Path, Languages], Pairs]] = {
     ".tsv": _read_tsv,
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,
 }
 
 
-_COLUMNS_ROWS_AT_ONCE = 10_000
+def _both_sides(row: Mapping[Any, Any], languages: Languages, where: str) -> tuple[str, str]:
+    """Returns the texts of a row of either shape: `{en, de}` or `{translation: {en, de}}`."""
+    found = []
+    for code in languages.codes:
+        column = languages.column(code)
+        shapes = [s for s in (row, row.get("translation")) if isinstance(s, Mapping)]
+        holder = next((shape for shape in shapes if column in shape), None)
+        if holder is None:
+            raise UserError(_missing_column(column, list(row), where))
+        found.append(_text(holder[column], f"{where}, column {column!r},"))
+    return found[0], found[1]
 
 
-def texts(dataset: Dataset, side: str) -> Iterator[str]:
-    """Yields the text of one column, `source` or `target`, in order."""
-    for rows in dataset.select_columns([side]).iter(batch_size=_COLUMNS_ROWS_AT_ONCE):
-        yield from rows[side]
+def _text(value: Any, where: str) -> str:
+    """Returns the value as text; a missing one (null) is empty."""
+    if isinstance(value, Mapping | Sequence) and not isinstance(value, str):
+        raise UserError(f"{where} holds a {type(value).__name__}, not text; give one sentence.")
+    text = "" if value is None else str(value)
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise UserError(f"{where} holds half a surrogate pair, which is no text; correct it.")
+    return text
 
 
-def pairs(dataset: Dataset) -> Iterator[tuple[str, str]]:
-    """Yields (source, target) in order."""
-    for rows in dataset.select_columns(["source", "target"]).iter(batch_size=_COLUMNS_ROWS_AT_ONCE):
-        yield from zip(rows["source"], rows["target"], strict=True)
+def _missing_column(column: str | int, found: Sequence[str], where: str) -> str:
+    return (
+        f"{where} has no column {column!r} and no translation with it, but {', '.join(found)}; "
+        "set data.source_lang and data.target_lang, or name the columns, for example "
+        f"data.columns={{{column}: {found[0] if found else 'name'}}}."
+    )
 
 
-@dataclass(frozen=True)
-class ParallelText:
-    """Both sides of a corpus; line k of one is the translation of line k of the other."""
-
-    source: list[str]
-    target: list[str]
-
-
-def read_parallel(files: Sequence[str | Path], languages: Languages) -> ParallelText:
-    """Returns `iterate_parallel` as two lists."""
-    found = list(iterate_parallel(files, languages))
-    return ParallelText([source for source, _ in found], [target for _, target in found])
-
-
-def iterate_parallel(files: Sequence[str | Path], languages: Languages) -> Pairs:
-    """Yields the pairs of two line files or of one table, a few at a time in memory.
-
-    Two files whose names end in the two language codes (`a.de.gz`, `a.en.gz`) are told apart by
-    these; otherwise the first is the source.
-
-    Raises:
-        UserError: Unequal numbers of lines, or a file that does not hold the two sides.
-    """
-    paths = [Path(file) for file in files]
-    if len(paths) == 2:
-        if [language_of(path) for path in paths] == [languages.target, languages.source]:
-            paths.reverse()
-        return _side_by_side(paths)
-    if len(paths) != 1 or table_suffix(paths[0]) not in READERS:
-        raise UserError(
-            f"{[str(path) for path in paths]} is no parallel corpus; give two line files "
-            f"[source, target] or one file that ends in {', '.join(READERS)}."
-        )
-    return READERS[table_suffix(paths[0])](paths[0], languages)
-
-
-def find_split(directory: Path, stem: str, languages: Languages) -> list[Path] | None:
-    """Returns the files of a split, `STEM.en` and `STEM.de` or `STEM.jsonl` and the like, or None.
-
-    Raises:
-        UserError: One of the two sides is missing.
-    """
-    sides = [_plain_or_gzip(directory / f"{stem}.{code}") for code in languages.codes]
-    present = [side for side in sides if side is not None]
-    if len(present) == 2:
-        return present
-    if present:
-        missing = next(code for code in languages.codes if code != language_of(present[0]))
-        raise UserError(
-            f"{present[0]} is there, but {stem}.{missing}[.gz] beside it is not; add it."
-        )
-    for suffix in READERS:
-        if table := _plain_or_gzip(directory / f"{stem}{suffix}"):
-            return [table]
-    return None
-
-
-def read_documents(directory: Path, stem: str, num_pairs: int) -> dict[str, list[str]]:
-    """Reads what `STEM.documents.tsv[.gz]`, if there is one, says about each pair of a split.
-
-    Its columns, without a header: the document, its collection, and the kind of text (one sentence
-    or several).
-
-    Returns:
-        The columns `document`, which is collection/document, and `kind`; none without the file.
-
-    Raises:
-        UserError: It has not one line of three columns for each pair.
-    """
-    path = _plain_or_gzip(directory / f"{stem}.documents.tsv")
-    if path is None:
-        return {}
-    rows = [line.split("\t") for line in read_lines(path)]
-    if len(rows) != num_pairs or any(len(row) != 3 for row in rows):
-        raise UserError(
-            f"{path} has {len(rows)} lines for the {num_pairs} pairs of {stem}, or one without "
-            "three columns (document, collection, kind); make it anew, or remove it."
-        )
-    return {"document": [f"{row[1]}/{row[0]}" for row in rows], "kind": [row[2] for row in rows]}
-
-
-def language_of(path: Path) -> str:
-    """Returns the last part of a file name without `.gz`: `de` for `train.de.gz`."""
-    return path.name.removesuffix(".gz").rpartition(".")[2]
-
-
-def table_suffix(path: Path) -> str:
-    """Returns the suffix of a file name without `.gz`: `.tsv` for `pairs.tsv.gz`."""
-    return "." + language_of(path)
-
-
-def _plain_or_gzip(path: Path) -> Path | None:
-    return next((p for p in (path, Path(f"{path}.gz")) if p.is_file()), None)
-
-
-def _side_by_side(paths: Sequence[Path]) -> Pairs:
-    counts = [0, 0]
-    for source, target in zip_longest(*map(iterate_lines, paths)):
-        counts[0] += source is not None
-        counts[1] += target is not None
-        if counts[0] == counts[1]:
-            yield source, target
-    if counts[0] != counts[1]:
-        raise UserError(
-            f"{paths[0]} has {counts[0]} lines but {paths[1]} has {counts[1]}; parallel files "
-            "need one translation per line."
-        )
-
-
-_SECONDS_TO_ANSWER = 5.0
-_FORMATS = ("parquet", "json")
+# The hub
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,42 +295,33 @@ class HubOptions:
 def load_hub(options: HubOptions, languages: Languages, *, where: str) -> dict[str, Dataset]:
     """Returns the splits with columns source and target; missing values are empty texts.
 
-    Data sets are plain parquet or JSON; code of a data set is never run.
-
-    Args:
-        options: Where it is on the hub.
-        languages: Which column is source and which target.
-        where: What the options of the corpus are called in the configuration.
-
-    Raises:
-        UserError: The hub does not answer within seconds, or the set is not as described.
+    Data sets are plain parquet or JSON; code of a data set is never run. `where` is what the
+    options of the corpus are called in the configuration.
     """
     local = Path(options.path).is_dir()
+    revision = None if local else options.revision
     if not local and not huggingface_hub.constants.HF_HUB_OFFLINE:
         _check_that_hub_answers(options, where)
-    loaded = {}
-    for name, expression in options.splits.items():
-        revision = None if local else options.revision
-        dataset = _load_split(options, expression, revision=revision, where=where)
-        loaded[name] = select_sides(dataset, languages, where=f"{options.path} ({name})")
-    return loaded
+    return {
+        name: _select_sides(
+            _load_split(options, expression, revision=revision, where=where),
+            languages,
+            where=f"{options.path} ({name})",
+        )
+        for name, expression in options.splits.items()
+    }
 
 
-def select_sides(dataset: Dataset, languages: Languages, *, where: str) -> Dataset:
-    """Reduces a table of either shape, `{en, de}` or `{translation: {en, de}}`, to both sides.
-
-    Raises:
-        UserError: No such columns; the message lists those found.
-    """
+def _select_sides(dataset: Dataset, languages: Languages, *, where: str) -> Dataset:
     found = dataset.column_names
     dataset = dataset.flatten()
     names = []
-    for language in (languages.source, languages.target):
+    for language in languages.codes:
         column = languages.column(language)
-        inside = f"translation.{column}"
-        if column not in dataset.column_names and inside not in dataset.column_names:
-            raise UserError(missing_column(column, found, where=where))
-        names.append(column if column in dataset.column_names else inside)
+        shapes = [name for name in (column, f"translation.{column}") if name in dataset.features]
+        if not shapes:
+            raise UserError(_missing_column(column, found, where))
+        names.append(shapes[0])
     dataset = dataset.select_columns(names)
     dataset = dataset.rename_columns(dict(zip(names, ("source", "target"), strict=True)))
     if any(dataset.data.column(side).null_count for side in ("source", "target")):
@@ -404,8 +349,8 @@ def _load_split(
 ) -> Dataset:
     try:
         builder = datasets.load_dataset_builder(options.path, options.config, revision=revision)
-        if builder.name not in _FORMATS:
-            raise UserError(f"its files are {builder.name}")
+        if builder.name not in _HUB_FORMATS:
+            raise ValueError(f"its files are {builder.name}")
         return datasets.load_dataset(
             options.path, options.config, revision=revision, split=expression
         )
@@ -428,3 +373,18 @@ def _unreachable(options: HubOptions, reason: str, where: str) -> str:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+# Rows of a data set
+
+
+def texts(dataset: Dataset, side: str) -> Iterator[str]:
+    """Yields the text of one column, `source` or `target`, in order; row by row is far slower."""
+    for rows in dataset.select_columns([side]).iter(batch_size=_ROWS_AT_ONCE):
+        yield from rows[side]
+
+
+def pairs(dataset: Dataset) -> Pairs:
+    """Yields (source, target) in order."""
+    for rows in dataset.select_columns(["source", "target"]).iter(batch_size=_ROWS_AT_ONCE):
+        yield from zip(rows["source"], rows["target"], strict=True)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from datasets import Dataset
 
 from nmt.checks import UserError
+from nmt.data.cache import key_of
 
 Integers = npt.NDArray[np.int64]
 
@@ -138,4 +139,6 @@ def join_test(dataset: Dataset, sizes: Sequence[int]) -> Dataset:
     if "document" in dataset.column_names:
         names = dataset["document"][:]
         columns["document"] = [names[group.start] for group in groups]
-    return Dataset.from_dict(columns)
+    joined = Dataset.from_dict(columns)
+    joined._fingerprint = key_of("joined", dataset._fingerprint, list(sizes))
+    return joined

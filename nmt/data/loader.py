@@ -1,4 +1,4 @@
-"""The training data loader: it knows where in an epoch it is, and can go on from there.
+"""The training data loader: it knows where in an epoch it is, and resumes there.
 
 Lightning saves and restores a loader that has `state_dict` and `load_state_dict`. It asks for the
 iterator before it calls `set_epoch` on the sampler, so the iterator here starts only when its
@@ -22,10 +22,10 @@ _GRACE_SECONDS = 30
 
 
 def outlive_signals(worker: int) -> None:
-    """Lets a worker serve on when a signal asks the whole run to stop, which takes an update more.
+    """Keeps a worker serving when a signal stops the whole run, which takes one more update.
 
-    Batch systems and terminals send to workers as well; the run would fail for want of them. It
-    ends them when it ends; the alarm does in case it cannot.
+    Batch systems and terminals signal the workers as well, and without them the run would fail.
+    The run ends its workers; the alarm ends one whose run is gone.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
@@ -65,15 +65,7 @@ class TrainLoader(DataLoader[Batch]):
             num_workers: Processes that prepare batches ahead; 0 prepares them in this one.
             pin_memory: Put batches into page-locked memory, for a GPU.
             persistent_workers: Keep the workers from epoch to epoch.
-
-        Raises:
-            UserError: Another sampler was given, as Lightning's `overfit_batches` tries to.
         """
-        if not isinstance(sampler, TokenBatchSampler):
-            raise UserError(
-                f"The training loader needs a TokenBatchSampler, not a {type(sampler).__name__}; "
-                "leave trainer.overfit_batches unset and use limit_train_batches instead."
-            )
         # A generator of its own: starting workers draws a number and would move the global one.
         super().__init__(
             dataset,  # type: ignore[arg-type]
@@ -109,10 +101,10 @@ class TrainLoader(DataLoader[Batch]):
         return {"epoch": epoch, "batches": batches, "fingerprint": self.sampler.fingerprint}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Makes the next iteration go on where `state_dict` was called.
+        """Makes the next iteration resume where `state_dict` was called.
 
         Raises:
-            UserError: The state belongs to other batches, so that going on would repeat some
+            ValueError: The state belongs to other batches, so that resuming would repeat some
                 pairs and leave out others.
         """
         if state["fingerprint"] != self.sampler.fingerprint:

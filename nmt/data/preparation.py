@@ -1,23 +1,12 @@
-"""From raw text to what training reads: cleaned, a tokenizer, piece ids; each made once and cached.
-
-The name of each result is a digest of everything it was made from, so a changed file, rule or
-option makes a new one, and nothing stale is ever used.
-
-Learns the joint SentencePiece vocabulary of a corpus.
-
-Kudo, Richardson (2018), "SentencePiece" and Kudo (2018), "Subword Regularization" (unigram).
-
-Parallel text as piece ids: written once to an Arrow file, then memory-mapped.
-"""
+"""From text to what training reads: a tokenizer and piece ids, each made once and cached."""
 
 from __future__ import annotations
 
-import io
-import json
 import logging
-import re
+import multiprocessing
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,147 +15,128 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow
 import sentencepiece
-from datasets import Dataset
+from datasets import Dataset, Features, List, Value
 
+from nmt import checks
 from nmt.checks import UserError
 from nmt.data.batch import Batch, collate
-from nmt.data.cleaning import CleaningReport, CleaningRules, clean
+from nmt.data.cache import cached, key_of
+from nmt.data.cleaning import processes_for
 from nmt.data.sampler import Row
-from nmt.data.text import Text, apart, cached, key_of, map_shards
-from nmt.special_tokens import BOS, EOS, PAD, UNK
-from nmt.tokenizer import LengthUnit, Tokenizer, normalise
+from nmt.tokenizer import MODEL_TYPES, Tokenizer, train_tokenizer
 
 logger = logging.getLogger(__name__)
 
-
-MODEL_TYPES = ("unigram", "bpe")
-MAX_LINE_BYTES = 65_536
-_RESERVED = "▅"  # SentencePiece marks unknown characters with it while training: line is skipped
-# The result depends on the number of threads (sums of floats), so it is the same everywhere.
-_TRAINING_THREADS = 8
-
-
-def train_tokenizer(
-    lines: Iterable[str],
-    *,
-    vocab_size: int,
-    model_type: str = "unigram",
-    character_coverage: float = 1.0,
-) -> bytes:
-    """Learns a SentencePiece model with byte fallback; same lines, same bytes.
-
-    The size is a soft limit: small data yield fewer pieces than asked for, and the log says so.
-
-    Args:
-        lines: Training text of both languages, one sentence each.
-        vocab_size: Pieces wanted, the 4 special and 256 byte pieces included.
-        model_type: `unigram` or `bpe`.
-        character_coverage: Share of the characters in the text that get a piece of their own.
-
-    Returns:
-        The serialised model, for `Tokenizer`.
-
-    Raises:
-        UserError: An impossible option, or no usable text.
-    """
-    _check_training_options(vocab_size, model_type, character_coverage)
-    counts = {"used": 0, "skipped": 0}
-    buffer = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_usable_lines(lines, counts),
-            model_writer=buffer,
-            vocab_size=vocab_size,
-            model_type=model_type,
-            character_coverage=character_coverage,
-            hard_vocab_limit=False,
-            byte_fallback=True,
-            normalization_rule_name="identity",
-            max_sentence_length=MAX_LINE_BYTES,
-            num_threads=_TRAINING_THREADS,
-            pad_id=PAD,
-            unk_id=UNK,
-            bos_id=BOS,
-            eos_id=EOS,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise UserError(_training_failure(str(error), vocab_size, counts)) from error
-    _report_training(buffer.getvalue(), vocab_size, counts)
-    return buffer.getvalue()
-
-
-def _check_training_options(vocab_size: int, model_type: str, character_coverage: float) -> None:
-    if model_type not in MODEL_TYPES:
-        raise UserError(
-            f"tokenizer.model_type is {model_type!r}; set it to {' or '.join(MODEL_TYPES)}."
-        )
-    if not isinstance(vocab_size, int) or vocab_size < 1:
-        raise UserError(f"tokenizer.vocab_size is {vocab_size!r}; set it to a positive integer.")
-    if not 0.9 <= character_coverage <= 1.0:
-        raise UserError(
-            f"tokenizer.character_coverage is {character_coverage}; set it between 0.9 and 1."
-        )
-
-
-def _usable_lines(lines: Iterable[str], counts: dict[str, int]) -> Iterator[str]:
-    for line in lines:
-        text = normalise(line)
-        if not text:
-            continue
-        if _RESERVED in text or len(text.encode("utf-8")) > MAX_LINE_BYTES:
-            counts["skipped"] += 1
-            continue
-        counts["used"] += 1
-        yield text
-
-
-def _training_failure(message: str, vocab_size: int, counts: dict[str, int]) -> str:
-    if not counts["used"]:
-        return (
-            f"The tokenizer has no text to learn from: {counts['skipped']} lines were skipped "
-            f"(longer than {MAX_LINE_BYTES} bytes, or with the reserved character U+2585) and the "
-            "others are blank; check the training data."
-        )
-    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
-        return (
-            f"tokenizer.vocab_size is {vocab_size}, but the special pieces and the characters of "
-            f"the training text alone need {found[1]}; set data.tokenizer.vocab_size={found[1]} "
-            "or more, or lower data.tokenizer.character_coverage."
-        )
-    return f"SentencePiece could not train with vocab_size={vocab_size}: {message}"
-
-
-def _report_training(model: bytes, vocab_size: int, counts: dict[str, int]) -> None:
-    actual = sentencepiece.SentencePieceProcessor(model_proto=model).get_piece_size()
-    if counts["skipped"]:
-        logger.warning(
-            "The tokenizer was trained without %d of %d lines (longer than %d bytes, or with the "
-            "reserved character U+2585).",
-            counts["skipped"],
-            counts["skipped"] + counts["used"],
-            MAX_LINE_BYTES,
-        )
-    note = "" if actual == vocab_size else f" ({vocab_size} asked for: the text yields no more)"
-    logger.info("Trained a tokenizer of %d pieces on %d lines%s.", actual, counts["used"], note)
-
-
+# Part of every name: raise it when the format or the meaning of a cached result changes.
+_VERSION = 3
+_MOST_TOKENIZER_PAIRS = 200_000  # the memory of SentencePiece grows with them
+_LARGE = 2**16  # pairs
+_ROWS_AT_ONCE = 1_000
 _ROWS_PER_CHUNK = 16_384
 
 
-def write_tokenised(dataset: Dataset, tokenizer: Tokenizer, path: Path) -> None:
-    """Encodes the columns source and target into an Arrow file, ids without special tokens."""
-    ids = pyarrow.list_(pyarrow.uint16() if tokenizer.vocab_size <= 2**16 else pyarrow.int32())
-    schema = pyarrow.schema({"source_ids": ids, "target_ids": ids})
-    dataset = dataset.select_columns(["source", "target"])  # reading the others takes time
-    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_file(file, schema) as writer:
-        for start in range(0, len(dataset), _ROWS_PER_CHUNK):
-            rows = dataset[start : start + _ROWS_PER_CHUNK]
-            columns = [
-                pyarrow.array(tokenizer.encode_batch(rows[side]), type=ids)
-                for side in ("source", "target")
-            ]
-            writer.write_batch(pyarrow.record_batch(columns, schema=schema))
+@dataclass(frozen=True, kw_only=True)
+class TokenizerOptions:
+    """How to get a tokenizer.
+
+    Attributes:
+        vocab_size: Pieces wanted; a soft limit.
+        model_type: `unigram` or `bpe`.
+        character_coverage: Share of the characters that get a piece of their own.
+        user_defined_symbols: Tags that always are one piece, such as `<2de>`.
+        path: A SentencePiece model to use instead of training one.
+    """
+
+    vocab_size: int
+    model_type: str
+    character_coverage: float
+    user_defined_symbols: Sequence[str] = ()
+    path: str | None = None
+
+    def __post_init__(self) -> None:
+        checks.at_least("data.tokenizer.vocab_size", self.vocab_size)
+        checks.one_of("data.tokenizer.model_type", self.model_type, MODEL_TYPES)
+        checks.between("data.tokenizer.character_coverage", self.character_coverage, 0.9, 1.0)
+
+
+def get_tokenizer(
+    options: TokenizerOptions,
+    texts: Sequence[Dataset],
+    weights: Sequence[float],
+    *,
+    cache_dir: Path,
+) -> Tokenizer:
+    """Reads the tokenizer at `options.path`, or trains one on both sides of the training text.
+
+    Args:
+        options: Which of the two.
+        texts: The training text of each corpus.
+        weights: How often a pair of each corpus counts; fractions count a part of the pairs.
+        cache_dir: Where a trained one is kept.
+    """
+    if options.path:
+        return Tokenizer(_read_model(options.path))
+    keys = [text._fingerprint for text in texts]
+    key = key_of(_VERSION, keys, list(weights), asdict(options), sentencepiece.__version__)
+    wanted = sum(len(text) * weight for text, weight in zip(texts, weights, strict=True))
+    share = min(1.0, _MOST_TOKENIZER_PAIRS / wanted)
+
+    def lines() -> Iterator[str]:
+        for text, weight in zip(texts, weights, strict=True):
+            yield from _spread(text, round(len(text) * weight * share))
+
+    def train() -> bytes:
+        return train_tokenizer(
+            lines(),
+            vocab_size=options.vocab_size,
+            model_type=options.model_type,
+            character_coverage=options.character_coverage,
+            user_defined_symbols=options.user_defined_symbols,
+        )
+
+    def make(folder: Path) -> None:
+        if share < 1:
+            logger.info(
+                "The tokenizer learns from %s of %s training pairs, evenly spread.",
+                *(f"{_MOST_TOKENIZER_PAIRS:,}", f"{round(wanted):,}"),
+            )
+        model = _in_a_fork(train) if sum(map(len, texts)) > _LARGE else train()
+        (folder / "tokenizer.model").write_bytes(model)
+
+    def load(folder: Path) -> Tokenizer:
+        return Tokenizer((folder / "tokenizer.model").read_bytes())
+
+    return cached(cache_dir, f"tokenizer-{key}", make, load)
+
+
+def tokenise(dataset: Dataset, tokenizer: Tokenizer, *, cache_dir: Path) -> list[Path]:
+    """Returns files with the pairs of a text as piece ids, in the same order."""
+    ids = List(Value("uint16" if tokenizer.vocab_size <= 2**16 else "int32"))
+
+    def encode(rows: Mapping[str, Sequence[str]]) -> dict[str, list[list[int]]]:
+        return {f"{side}_ids": tokenizer.encode_batch(rows[side]) for side in ("source", "target")}
+
+    def make(folder: Path) -> None:
+        logger.info("Encoding %s pairs; this happens once.", f"{len(dataset):,}")
+        dataset.select_columns(["source", "target"]).map(
+            encode,
+            batched=True,
+            batch_size=_ROWS_PER_CHUNK,
+            writer_batch_size=_ROWS_PER_CHUNK,
+            remove_columns=["source", "target"],
+            features=Features(source_ids=ids, target_ids=ids),
+            num_proc=processes_for(dataset),
+            cache_file_name=str(folder / "ids.arrow"),
+            new_fingerprint=key,
+        )
+
+    def load(folder: Path) -> list[Path]:
+        files = sorted(folder.glob("*.arrow"))
+        assert len(TokenisedDataset(files)) == len(dataset)
+        return files
+
+    key = key_of(_VERSION, dataset._fingerprint, tokenizer.sha256)
+    return cached(cache_dir, f"tokenised-{key}", make, load)
 
 
 class TokenisedDataset:
@@ -180,13 +150,15 @@ class TokenisedDataset:
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Maps files that `write_tokenised` wrote; nothing is read yet but the lengths.
+        """Maps files that `tokenise` wrote; nothing is read yet but the lengths.
 
         Args:
             paths: The pairs of all of them, one file after the other.
         """
         self._paths = tuple(paths)
-        tables = [pyarrow.ipc.open_file(pyarrow.memory_map(str(path))).read_all() for path in paths]
+        tables = [
+            pyarrow.ipc.open_stream(pyarrow.memory_map(str(path))).read_all() for path in paths
+        ]
         sources = [chunk for table in tables for chunk in table["source_ids"].chunks]
         targets = [chunk for table in tables for chunk in table["target_ids"].chunks]
         self._source, self._target = _Rows(sources), _Rows(targets)
@@ -230,163 +202,7 @@ def _lengths(chunks: Sequence[pyarrow.ListArray]) -> npt.NDArray[np.int64]:
     return np.concatenate(pieces).astype(np.int64) + 1  # EOS
 
 
-# Part of every name: raise it when the format or the meaning of a cached result changes.
-_VERSION = 2
-_MOST_TOKENIZER_PAIRS = 200_000  # the memory of SentencePiece grows with them
-_ROWS_AT_ONCE = 1_000
-
-
-@dataclass(frozen=True)
-class CleanedText:
-    """The training pairs of a corpus that are used, and what was removed.
-
-    Attributes:
-        text: The pairs.
-        source_units: (pairs,) length of each source.
-        report: What was removed.
-    """
-
-    text: Text
-    source_units: npt.NDArray[np.int32]
-    report: CleaningReport
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenizerOptions:
-    """How to get a tokenizer.
-
-    Attributes:
-        vocab_size: Pieces wanted; a soft limit.
-        model_type: `unigram` or `bpe`.
-        character_coverage: Share of the characters that get a piece of their own.
-        path: A SentencePiece model to use instead of training one.
-    """
-
-    vocab_size: int
-    model_type: str
-    character_coverage: float
-    path: str | None = None
-
-
-def clean_text(
-    train: Text,
-    rules: CleaningRules,
-    *,
-    source_unit: LengthUnit,
-    target_unit: LengthUnit,
-    cache_dir: Path,
-    name: str,
-) -> CleanedText:
-    """Returns the training pairs that pass the rules.
-
-    Args:
-        train: All pairs.
-        rules: What is removed.
-        source_unit: What the length of a source is counted in.
-        target_unit: What the length of a target is counted in.
-        cache_dir: Where the result is kept.
-        name: Of the corpus, for the log.
-
-    Raises:
-        UserError: None does.
-    """
-    options = asdict(rules)
-    key = key_of(_VERSION, train.key, options, source_unit, target_unit)
-
-    def make(folder: Path) -> None:
-        found = clean(
-            train.dataset,
-            rules=rules,
-            source_unit=source_unit,
-            target_unit=target_unit,
-        )
-        np.save(folder / "rows.npy", found.rows)
-        np.save(folder / "source_units.npy", found.source_units)
-        (folder / "report.json").write_text(json.dumps(asdict(found.report)), encoding="utf-8")
-
-    folder = cached(cache_dir, f"cleaned-{key}", make)
-    report = CleaningReport(**json.loads((folder / "report.json").read_text(encoding="utf-8")))
-    logger.info("Cleaning of %s:\n%s", name, report.table())
-    if not report.kept:
-        raise UserError(
-            f"Cleaning removed all {report.total} training pairs ({report.removed}); "
-            "check the data or switch rules off in data.cleaning."
-        )
-    dataset = train.dataset
-    if report.kept < report.total:
-        dataset = dataset.select(np.load(folder / "rows.npy"))
-    return CleanedText(Text(dataset, key), np.load(folder / "source_units.npy"), report)
-
-
-def get_tokenizer(
-    options: TokenizerOptions, texts: Sequence[Text], weights: Sequence[float], *, cache_dir: Path
-) -> Tokenizer:
-    """Reads the tokenizer at `options.path`, or trains one on both sides of the training text.
-
-    Args:
-        options: Which of the two.
-        texts: The training text of each corpus.
-        weights: How often a pair of each corpus counts; fractions count a part of the pairs.
-        cache_dir: Where a trained one is kept.
-
-    Raises:
-        UserError: The file is missing or unusable, or training is impossible.
-    """
-    if options.path:
-        return Tokenizer(_read_model(Path(options.path)))
-    keys = [text.key for text in texts]
-    key = key_of(_VERSION, keys, list(weights), asdict(options), sentencepiece.__version__)
-    wanted = sum(len(text.dataset) * weight for text, weight in zip(texts, weights, strict=True))
-    share = min(1.0, _MOST_TOKENIZER_PAIRS / wanted)
-
-    def lines() -> Iterator[str]:
-        for text, weight in zip(texts, weights, strict=True):
-            yield from _training_lines(text.dataset, round(len(text.dataset) * weight * share))
-
-    def train() -> bytes:
-        return train_tokenizer(
-            lines(),
-            vocab_size=options.vocab_size,
-            model_type=options.model_type,
-            character_coverage=options.character_coverage,
-        )
-
-    def make(folder: Path) -> None:
-        if share < 1:
-            logger.info(
-                "The tokenizer learns from %s of %s training pairs, evenly spread.",
-                *(f"{_MOST_TOKENIZER_PAIRS:,}", f"{round(wanted):,}"),
-            )
-        model = apart(train, sum(len(text.dataset) for text in texts))
-        (folder / "tokenizer.model").write_bytes(model)
-
-    folder = cached(cache_dir, f"tokenizer-{key}", make)
-    return Tokenizer((folder / "tokenizer.model").read_bytes())
-
-
-def tokenise(text: Text, tokenizer: Tokenizer, *, cache_dir: Path) -> list[Path]:
-    """Returns files with the pairs of a text as piece ids, in the same order.
-
-    Args:
-        text: What is encoded.
-        tokenizer: Used for both sides.
-        cache_dir: Where the ids are kept.
-    """
-    key = key_of(_VERSION, text.key, tokenizer.sha256)
-
-    def make(folder: Path) -> None:
-        logger.info("Encoding %s pairs; this happens once.", f"{len(text.dataset):,}")
-
-        def work(rows: range) -> None:
-            path = folder / f"{rows.start:012}.arrow"
-            write_tokenised(text.dataset.select(rows), tokenizer, path)
-
-        map_shards(work, len(text.dataset))
-
-    return sorted(cached(cache_dir, f"tokenised-{key}", make).glob("*.arrow"))
-
-
-def _training_lines(dataset: Dataset, count: int) -> Iterator[str]:
+def _spread(dataset: Dataset, count: int) -> Iterator[str]:
     """Yields both sides of so many pairs, evenly spread; all of them more than once if need be."""
     dataset = dataset.select_columns(["source", "target"])
     for start in range(0, count, _ROWS_AT_ONCE):
@@ -396,11 +212,30 @@ def _training_lines(dataset: Dataset, count: int) -> Iterator[str]:
         yield from rows["target"]
 
 
-def _read_model(path: Path) -> bytes:
+def _read_model(path: str) -> bytes:
     try:
-        return path.read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
         raise UserError(
             f"data.tokenizer.path {path} cannot be read ({error.strerror}); give a SentencePiece "
             ".model file, or null to train one."
         ) from error
+
+
+_work: Callable[[], bytes]  # of a fork of this process
+
+
+def _in_a_fork(work: Callable[[], bytes]) -> bytes:
+    """Returns what `work` gives; the memory it takes goes back to the system."""
+    fork = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(1, mp_context=fork, initializer=_begin, initargs=(work,)) as pool:
+        return pool.submit(_do).result()
+
+
+def _begin(work: Callable[[], bytes]) -> None:
+    global _work
+    _work = work
+
+
+def _do() -> bytes:
+    return _work()

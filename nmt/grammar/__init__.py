@@ -32,7 +32,11 @@ explained in `tokens`, the order of words in `clauses`, the lexicon in `data/gra
 from __future__ import annotations
 
 from nmt.grammar.grammar import Grammar
+from nmt.grammar.lexicon import lexicon_path
 from nmt.grammar.splits import generate_splits
 from nmt.grammar.tokens import GrammarPair, swapped
 
-__all__ = ["Grammar", "GrammarPair", "generate_splits", "swapped"]
+__all__ = ["VERSION", "Grammar", "GrammarPair", "generate_splits", "lexicon_path", "swapped"]
+
+#: Raise it with every change of the generated text: cached corpora are then rebuilt.
+VERSION = 1

@@ -21,10 +21,9 @@ from nmt.checks import UserError
 from nmt.config import config_directory
 from nmt.data.batch import Batch, collate
 from nmt.data.files import read_lines
-from nmt.data.preparation import train_tokenizer
 from nmt.data.sampler import TokenBatchSampler
 from nmt.models.encoder_decoder import EncoderDecoder
-from nmt.tokenizer import Tokenizer
+from nmt.tokenizer import Tokenizer, train_tokenizer
 from nmt.training.module import summed_cross_entropy
 from scripts.benchmarks.timing import interleaved_rates
 

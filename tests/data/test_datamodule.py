@@ -13,12 +13,12 @@ import torch
 from datasets import Dataset
 
 import nmt.grammar
+from nmt.data.cache import cached
 from nmt.data.datamodule import TranslationDataModule
-from nmt.data.preparation import TokenisedDataset, train_tokenizer, write_tokenised
-from nmt.data.text import cached
+from nmt.data.preparation import TokenisedDataset, tokenise
 from nmt.grammar import GrammarPair
 from nmt.special_tokens import BOS, EOS, PAD
-from nmt.tokenizer import Tokenizer
+from nmt.tokenizer import Tokenizer, train_tokenizer
 
 NOUNS = {"cat": "Katze", "dog": "Hund", "ship": "Schiff", "town": "Stadt", "tree": "Baum"}
 OPTIONS = {
@@ -107,7 +107,6 @@ def test_training_batches_hold_every_clean_pair_once(make):
 
 
 def test_evaluation_keeps_every_pair_whatever_its_length(make):
-    """(cases 3, 12, 13)"""
     module = make()
     module.setup()
     assert module.test_splits == ["test"]
@@ -125,7 +124,6 @@ def test_evaluation_keeps_every_pair_whatever_its_length(make):
 
 
 def test_one_split_is_read_without_the_others(make, directory):
-    """(case 75)"""
     for language in ("en", "de"):
         (directory / f"train.{language}.gz").unlink()
     assert len(make().split("test")) == 17
@@ -181,7 +179,6 @@ def test_a_batch_is_pieces_with_the_special_tokens(make):
 
 
 def test_references_are_the_raw_text(make, directory):
-    """(case 21)"""
     raw = [f"Der ﬁnale\u00a0Ärger  ½ {k}" for k in range(17)]
     write(directory / "test.de.gz", raw)
     module = make()
@@ -207,8 +204,8 @@ def test_a_second_start_makes_nothing_again(make, monkeypatch):
     first = make()
     first.prepare_data()
     monkeypatch.setattr("nmt.data.preparation.train_tokenizer", None)
-    monkeypatch.setattr("nmt.data.preparation.write_tokenised", None)
-    monkeypatch.setattr("nmt.data.preparation.clean", None)
+    monkeypatch.setattr(Tokenizer, "encode_batch", None)
+    monkeypatch.setattr("nmt.data.cleaning._find", None)
     second = make()
     second.prepare_data()
     assert second.tokenizer.model == first.tokenizer.model
@@ -263,7 +260,6 @@ def test_a_given_tokenizer_is_used(make, tmp_path):
 
 
 def test_no_pair_left_is_an_error_with_the_counts(make, directory):
-    """(case 14)"""
     write(directory / "train.en.gz", ["", "same"])
     write(directory / "train.de.gz", ["leer", "same"])
     with pytest.raises(ValueError, match=r"removed all 2 training pairs .*'empty': 1"):
@@ -271,7 +267,6 @@ def test_no_pair_left_is_an_error_with_the_counts(make, directory):
 
 
 def test_three_pairs_make_batches(make, directory):
-    """(case 14)"""
     for lang in ("en", "de"):
         write(directory / f"train.{lang}.gz", [f"{lang} {k}" for k in range(3)])
     module = make()
@@ -280,7 +275,6 @@ def test_three_pairs_make_batches(make, directory):
 
 
 def test_pairs_can_be_sent_to_workers(make):
-    """(case 30)"""
     module = make()
     module.setup()
     pairs = module.eval_loader("valid").dataset
@@ -295,8 +289,7 @@ def test_rows_are_found_beyond_the_first_chunk(monkeypatch, tmp_path):
     tokenizer = Tokenizer(train_tokenizer(map(" ".join, pairs), vocab_size=283))
     source, target = map(list, zip(*pairs, strict=True))
     text = Dataset.from_dict({"source": source, "target": target})
-    write_tokenised(text, tokenizer, tmp_path / "pairs.arrow")
-    batch = TokenisedDataset([tmp_path / "pairs.arrow"])[[10, 0, 3, 5]]
+    batch = TokenisedDataset(tokenise(text, tokenizer, cache_dir=tmp_path))[[10, 0, 3, 5]]
     assert [tokenizer.decode(row) for row in batch.source.tolist()] == [
         source[row] for row in (10, 0, 3, 5)
     ]
@@ -317,13 +310,17 @@ def test_an_unknown_split_is_named(make):
         ({"length_unit": "piece"}, "length_unit is 'piece'"),
         ({"cleaning": {"max_lenght": 3}}, "max_lenght; did you mean max_length"),
         ({"cleaning": {"empty": True}}, r"data\.cleaning lacks max_length"),
+        ({"cleaning": OPTIONS["cleaning"] | {"language": "m.pt"}}, "cleaning.language; did you"),
+        ({"tokenizer": OPTIONS["tokenizer"] | {"model_type": "word"}}, "model_type is 'word'; it"),
+        ({"source_lang": "de"}, "both de"),
+        ({"source_lang": False}, r"data\.source_lang is False"),
+        ({"tain": "a.tsv"}, r"no option data\.tain; did you mean train"),
         ({"tokenizer": {"vocabsize": 3}}, "did you mean vocab_size"),
         ({"tokenizer": 4000}, r"data\.tokenizer is 4000"),
         ({"directory": None}, r"set data\.directory"),
     ],
 )
 def test_impossible_options_are_refused_before_anything_is_read(make, options, message):
-    """(case 115)"""
     with pytest.raises(ValueError, match=message):
         make(**options)
 
@@ -374,9 +371,8 @@ def slowly(folder):
 
 
 def test_two_processes_make_one_result(tmp_path):
-    """(case 11)"""
     context = multiprocessing.get_context("fork")
-    args = (tmp_path / "cache", "name", slowly)
+    args = (tmp_path / "cache", "name", slowly, Path)
     processes = [context.Process(target=cached, args=args) for _ in range(2)]
     for process in processes:
         process.start()
@@ -393,9 +389,9 @@ def test_an_interrupted_result_is_not_there(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        cached(tmp_path, "name", interrupted)
+        cached(tmp_path, "name", interrupted, Path)
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
-    assert (cached(tmp_path, "name", lambda folder: None) / "result").exists() is False
+    assert not (cached(tmp_path, "name", lambda folder: None, Path) / "result").exists()
 
 
 # The grammar
@@ -483,10 +479,43 @@ def test_a_file_that_cannot_be_read_is_not_blamed_on_the_cache(tmp_path):
         (tmp_path / "gone.txt").read_bytes()
 
     with pytest.raises(FileNotFoundError, match=r"gone\.txt"):
-        cached(tmp_path / "cache", "a", make)
+        cached(tmp_path / "cache", "a", make, Path)
 
 
 def test_a_cache_folder_that_is_a_file_is_named(tmp_path):
     (tmp_path / "cache").touch()
     with pytest.raises(ValueError, match=r"data\.cache_dir .*cache cannot be written"):
-        cached(tmp_path / "cache", "a", lambda folder: None)
+        cached(tmp_path / "cache", "a", lambda folder: None, Path)
+
+
+@pytest.mark.parametrize("name", ["text", "cleaned", "tokenizer", "tokenised"])
+def test_a_cut_file_in_the_cache_is_named_with_the_remedy(make, tmp_path, name):
+    make().prepare_data()
+    for file in (tmp_path / "cache").glob(f"{name}-*/*"):
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    with pytest.raises(ValueError, match=rf"cache/{name}-\w+ is damaged .*delete this folder"):
+        make().prepare_data()
+
+
+def test_test_pairs_that_stand_in_training_are_counted(make, directory, caplog):
+    for lang in ("en", "de"):
+        lines = gzip.decompress((directory / f"train.{lang}.gz").read_bytes()).decode().split("\n")
+        write(directory / f"test.{lang}.gz", [*lines[:3], *(f"{lang} {k}" for k in range(97))])
+    module = make()
+    module.prepare_data()
+    assert module.seen_in_training == {"test": 3}
+    assert "3 of 100 pairs of test stand in the training text too" in caplog.text
+
+
+def test_a_large_corpus_is_prepared_by_several_processes_with_the_same_result(make, monkeypatch):
+    whole = make()
+    whole.prepare_data()
+    monkeypatch.setattr("nmt.data.cleaning._ROWS_OF_A_PROCESS", 70)
+    monkeypatch.setattr("nmt.data.preparation._LARGE", 70)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    parts = make(cache_dir=str(whole._cache_dir) + "2")
+    parts.prepare_data()
+    assert parts.cleaning_reports == whole.cleaning_reports
+    assert parts.tokenizer.model == whole.tokenizer.model
+    batches = zip(whole.train_dataloader(), parts.train_dataloader(), strict=True)
+    assert all(torch.equal(a.source, b.source) for a, b in batches)

@@ -3,8 +3,7 @@ import pytest
 from number_words import WORDS
 
 from nmt.data.joining import JoinedPairs
-from nmt.data.preparation import train_tokenizer
-from nmt.tokenizer import Tokenizer
+from nmt.tokenizer import Tokenizer, train_tokenizer
 
 
 @pytest.fixture

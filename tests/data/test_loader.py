@@ -1,7 +1,7 @@
 import pytest
 import pytorch_lightning as pl
 import torch
-from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data import DataLoader
 
 from nmt.data.batch import collate
 from nmt.data.loader import TrainLoader
@@ -122,7 +122,6 @@ def test_resumed_run_sees_what_the_uninterrupted_run_would_have_seen(tmp_path, w
 
 
 def test_run_stopped_by_its_last_update_can_be_prolonged(tmp_path):
-    """(case 76)"""
     whole = fit(make_loader(), max_epochs=2)
     fit(make_loader(), max_steps=11, callbacks=[SaveAt(tmp_path, [11])])
     assert fit(make_loader(), max_epochs=2, resume_from=tmp_path / "11.ckpt") == whole[11:]
@@ -139,7 +138,6 @@ def test_resuming_holds_when_epochs_are_cut_short(tmp_path):
 
 @pytest.mark.parametrize("workers", WORKERS)
 def test_orders_differ_between_epochs_and_are_equal_for_equal_seeds(workers):
-    """(case 62)"""
     one, same = (fit(make_loader(workers), max_epochs=EPOCHS) for _ in range(2))
     assert one == same
     epochs = [one[i : i + BATCHES_PER_EPOCH] for i in range(0, len(one), BATCHES_PER_EPOCH)]
@@ -150,7 +148,6 @@ def test_orders_differ_between_epochs_and_are_equal_for_equal_seeds(workers):
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
 def test_lightning_fits_validates_tests_and_predicts(precision):
-    """(case 61)"""
     trainer = make_trainer(max_epochs=1, precision=precision)
     module = EvaluatedRecorder()
     trainer.fit(module, make_loader(), evaluation_loader())
@@ -208,8 +205,3 @@ def test_iterating_leaves_the_global_random_state_alone():
     before = torch.get_rng_state()
     indices(make_loader((2, False)))
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_another_sampler_is_refused_with_the_remedy():
-    with pytest.raises(ValueError, match=r"not a SequentialSampler.*overfit_batches"):
-        TrainLoader(Pairs(), SequentialSampler(Pairs()))

@@ -6,19 +6,20 @@ import pickle
 import sys
 from pathlib import Path
 
+import hydra
 import pytest
 import torch
 from checkpoints import write_checkpoint
 from number_words import corpus_options, make_run, model_options, pairs, trainer_options
 from omegaconf import OmegaConf
-from test_evaluate import evaluate
 
 from nmt.checkpoint import average_checkpoints, load_checkpoint
+from nmt.cli.evaluate import main as evaluate_main
 from nmt.cli.evaluate import write_results
 from nmt.cli.translate import main as translate_main
-from nmt.data.preparation import train_tokenizer
+from nmt.config import config_directory
 from nmt.demo.app import answers, load_models
-from nmt.tokenizer import Tokenizer
+from nmt.tokenizer import Tokenizer, train_tokenizer
 from nmt.translator import Translator
 
 TEXTS = ["Zwei HUNDE spielen im Schnee.", "ÄRGER und Öl", "ein Mann."]
@@ -170,6 +171,11 @@ def run(tmp_path_factory):
     run.module.seconds = 0.0  # what so short a run may take when rounded
     write_results(run.config, run.data, run.module, best)
     return best
+
+
+def evaluate(*options):
+    with hydra.initialize_config_dir(str(config_directory()), version_base="1.3"):
+        evaluate_main.__wrapped__(hydra.compose("evaluate", overrides=list(options)))
 
 
 def evaluated(folder: Path, name: str) -> list[dict]:
