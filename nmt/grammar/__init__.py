@@ -31,9 +31,8 @@ explained in `tokens`, the order of words in `clauses`, the lexicon in `data/gra
 
 from __future__ import annotations
 
-from nmt.grammar.grammar import Grammar
 from nmt.grammar.lexicon import lexicon_path
-from nmt.grammar.splits import generate_splits
+from nmt.grammar.splits import Grammar, generate_splits
 from nmt.grammar.tokens import GrammarPair, swapped
 
 __all__ = ["VERSION", "Grammar", "GrammarPair", "generate_splits", "lexicon_path", "swapped"]

@@ -1,9 +1,4 @@
-"""The lexicon: found, read, checked and turned into tables ready to draw from.
-
-The entries of the lexicon: words of both languages with every form inflected once.
-
-Entries from the lines of a lexicon file, with every form inflected.
-"""
+"""The lexicon: found, read, and turned into tables ready to draw from."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ nothing. The table of who gets which key:
 | `cannot` | finite form of `können`; `nicht` | sure; possible |
 | conjunction, relative pronoun | its counterpart | sure |
 
-Random choices that count their information: every draw adds -log2 of its probability.
+Random choices count their information: every draw adds -log2 of its probability.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The verbs of a lexicon in tables: by length of the clause, class of subject, class of object.
-
-Tense, modality and negation: the finite verb and what belongs to it, in both languages.
+"""The verbs in tables for each need of a clause; tense, modality and negation in both languages.
 
 The tense mapping, one to one: simple present = Präsens, present perfect = Perfekt (with `haben` or
 `sein` as the German verb asks), modal + infinitive = Modalverb + Infinitiv. No other tense occurs.
@@ -12,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nmt.grammar import determiners, english, german
+from nmt.grammar import determiners, german
 from nmt.grammar.determiners import CAN, MAY, MUST, SHOULD, WANT, Modal
 from nmt.grammar.tokens import Draw, Table, Token, zipf_table, zipf_weights
-from nmt.grammar.words import Preposition, Slot, Verb, read_copula, read_verb
+from nmt.grammar.words import DO, HAVE, Preposition, Slot, Verb, read_copula, read_verb
 
 # How often each frame is used in a clause with room for all of them.
 FRAME_WEIGHTS = {
@@ -277,7 +275,7 @@ def verb_group(
                 [(verb.english[agreement], key), *nots], [], finite, [], last, negation
             )
         if negation or question:
-            auxiliary = [(english.DO[agreement], -key), *nots]
+            auxiliary = [(DO[agreement], -key), *nots]
             return VerbGroup(
                 auxiliary, [(verb.base, key), *particles], finite, bracket, last, negation
             )
@@ -287,7 +285,7 @@ def verb_group(
     if tense.name == "perfect":
         finite = (verb.auxiliary[agreement], helper)
         bracket = [(verb.german_participle, key)]
-        auxiliary = [(english.HAVE[agreement], helper), *nots]
+        auxiliary = [(HAVE[agreement], helper), *nots]
         main = [(verb.participle, key), *particles]
         return VerbGroup(auxiliary, main, finite, bracket, [*bracket, finite], negation)
     assert tense.modal is not None
@@ -297,7 +295,7 @@ def verb_group(
     main = [(verb.base, key), *particles]
     if modal is WANT:
         want = modal.english[determiners.PLURAL if negation or question else agreement]
-        auxiliary = [(english.DO[agreement], -helper), *nots] if negation or question else []
+        auxiliary = [(DO[agreement], -helper), *nots] if negation or question else []
         main = [(want, helper), ("to", -key), *main]
     elif modal is CAN and negation:
         negation = -helper  # `cannot` holds both

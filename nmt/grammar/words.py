@@ -1,4 +1,4 @@
-"""The words of a lexicon, inflected, and how they are read from its entries."""
+"""The words of a lexicon, inflected, and how they are read from its entries; English inflection."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nmt.checks import UserError
-from nmt.grammar import english, german
+from nmt.grammar import german
 from nmt.grammar.tokens import Table
 
 # How a noun goes with possessives and genitives: not at all (`the rain`), well (`her book`), or so
@@ -162,7 +162,7 @@ def read_noun(entry: Mapping[str, Any], *, noun_class: str, bare: bool) -> Noun:
         plural=entry.get("die"),
     )
     word = entry["en"]
-    many = entry.get("ens") or english.plural(word)
+    many = entry.get("ens") or english_plural(word)
     return Noun(
         (word, many),
         _article(entry),
@@ -224,9 +224,9 @@ def read_verb(
         particles = []
     options = entry.get("with", ())
     return Verb(
-        english=(base, english.third_person(base), base),
+        english=(base, third_person(base), base),
         base=base,
-        participle=entry.get("pp", english.participle(base)).split()[0],
+        participle=entry.get("pp", english_participle(base)).split()[0],
         particles=tuple(particles),
         german=german.present_forms(stem, third=entry.get("er"), first=entry.get("ich")),
         infinitive=prefix + stem,
@@ -254,7 +254,7 @@ def read_copula(subject: Slot, *, passing: bool) -> Verb:
     With `passing` the adjective tells a state that ends, and the perfect makes sense.
     """
     return Verb(
-        english=english.BE,
+        english=BE,
         base="be",
         participle="been",
         particles=(),
@@ -285,5 +285,42 @@ def _relation(entry: Mapping[str, Any], noun_class: str) -> int:
 
 
 def _article(entry: Mapping[str, Any]) -> str:
-    default = "an" if english.starts_with_vowel(entry["en"]) else "a"
+    default = "an" if starts_with_vowel(entry["en"]) else "a"
     return str(entry.get("article", default))
+
+
+SIBILANTS = ("s", "x", "z", "ch", "sh")
+VOWELS = "aeiou"
+
+# Finite forms by agreement: first person singular, third person singular, plural.
+BE = ("am", "is", "are")
+HAVE = ("have", "has", "have")
+DO = ("do", "does", "do")
+
+
+def english_plural(noun: str) -> str:
+    """The regular plural: `boxes`, `cities`, `boys`."""
+    if noun.endswith(SIBILANTS):
+        return noun + "es"
+    if noun.endswith("y") and noun[-2] not in VOWELS:
+        return noun[:-1] + "ies"
+    return noun + "s"
+
+
+def third_person(verb: str) -> str:
+    """The third person singular present: `goes`, `carries`, `sees`."""
+    return verb + "es" if verb.endswith("o") else english_plural(verb)
+
+
+def english_participle(verb: str) -> str:
+    """The regular past participle: `used`, `carried`, `opened`."""
+    if verb.endswith("e"):
+        return verb + "d"
+    if verb.endswith("y") and verb[-2] not in VOWELS:
+        return verb[:-1] + "ied"
+    return verb + "ed"
+
+
+def starts_with_vowel(word: str) -> bool:
+    """Whether `an` goes before the word as spelled; the lexicon overrides it (`article: an`)."""
+    return word[0] in VOWELS

@@ -1,5 +1,6 @@
 """The embedded corpus: lengths, splits, determinism, links, information, lexicon."""
 
+import hashlib
 import random
 import re
 
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nmt
-from nmt.grammar import Grammar, GrammarPair, generate_splits, swapped
+from nmt.grammar import VERSION, Grammar, GrammarPair, generate_splits, swapped
 from nmt.grammar.lexicon import lexicon_path, load_lexicon
 from nmt.grammar.splits import LONG_TEST_BUCKETS, TEST_BUCKETS
 from nmt.grammar.tokens import COMMA, Draw, Table, finished, links, text
@@ -245,3 +246,11 @@ def test_no_verb_looks_the_same_in_present_and_past():
     }
     for name in ("core", "full"):
         assert not same & {english for kind, english, _ in lemmas(name) if kind == "verb"}
+
+
+def test_changed_text_has_a_new_version():
+    """If this fails on purpose, raise `nmt.grammar.VERSION`: cached corpora are then rebuilt."""
+    splits = generate_splits(train_size=300, valid_size=40, test_per_bucket=5)
+    pairs = [(p.source, p.target, p.sure, p.possible) for found in splits.values() for p in found]
+    digest = hashlib.sha256(repr(pairs).encode()).hexdigest()[:16]
+    assert (VERSION, digest) == (1, "990de3a4589541cf")
