@@ -9,9 +9,9 @@ anywhere else. Verses with the same book, chapter and number are pairs. DIR gets
 Bible as English side, DIR/kjv the King James Version: `{train,valid,test}.{es,en}`, and
 `{valid,test}.documents.tsv` with the chapter of each line. `test` has as many verses of each length
 as there are; `test_chapters` has the same chapters whole, so that text runs on: a document there
-is a passage without a gap. `kjv/{valid,test}.links` has a line of Pharaoh links (`2-3 2-4`, word
-numbers from 0, Spanish first) for each pair: phrases that carry the same Strong's number, which
-names one Hebrew or Greek word of the original.
+is a passage without a gap. `kjv/{valid,test}.es-en.links` has a line of Pharaoh links (`2-3 2-4`,
+word numbers from 0, Spanish first) for each pair: phrases that carry the same Strong's number,
+which names one Hebrew or Greek word of the original.
 """
 
 from __future__ import annotations
@@ -301,7 +301,7 @@ def build(modules: Path, directory: Path) -> None:
                 _write(folder / f"{name}.documents.tsv", rows)
     for name in ("valid", "test"):
         rows = (links(spanish[reference], kjv[reference]) for reference in parts[name])
-        _write(directory / "kjv" / f"{name}.links", rows)
+        _write(directory / "kjv" / f"{name}.es-en.links", rows)
     misaligned = len(common) - len(lengths)
     print(f"{len(common):,} verses stand in all three texts.")
     print(f"{misaligned} left out: lengths that differ by more than {LARGEST_RATIO} times")

@@ -90,7 +90,7 @@ class Corpus:
     """The splits of one origin; each is read when it is first asked for.
 
     Columns are source and target; the grammar adds sure, possible, bits and num_sentences, and a
-    folder document and kind where it says them (see `read_documents`).
+    folder document, kind and links where it says them (see `read_documents`).
 
     Attributes:
         name: What the corpus is called in logs.
@@ -226,7 +226,7 @@ class Corpus:
         files = [files] if isinstance(files, str) else files
         dataset = text_of_files(files, self._languages, cache_dir=self._cache_dir)
         if documents is not None:
-            for name, column in read_documents(*documents, len(dataset)).items():
+            for name, column in read_documents(*documents, len(dataset), self._languages).items():
                 dataset = dataset.add_column(name, column)
         return dataset
 

@@ -153,22 +153,38 @@ def find_split(directory: Path, stem: str, languages: Languages) -> list[Path] |
     return present or next(([table] for table in tables if table is not None), None)
 
 
-def read_documents(directory: Path, stem: str, num_pairs: int) -> dict[str, list[str]]:
-    """Reads what `STEM.documents.tsv[.gz]`, if there is one, says about each pair of a split.
+def read_documents(
+    directory: Path, stem: str, num_pairs: int, languages: Languages
+) -> dict[str, list[Any]]:
+    """Reads what files beside the text say about each pair of a split, where there are such files.
 
-    Its columns, without a header: the document, its collection, and the kind of text (one sentence
-    or several). They become the columns `document`, which is collection/document, and `kind`.
+    `STEM.documents.tsv[.gz]` has, without a header, the document, its collection, and the kind of
+    text (one sentence or several). They become the columns `document`, which is
+    collection/document, and `kind`. `STEM.es-en.links[.gz]` has gold links of some words, in
+    Pharaoh's format (`0-0 2-1`, words from 0, Spanish first); they become the column `links`,
+    source first.
     """
+    columns: dict[str, list[Any]] = {}
     path = _plain_or_gzip(directory / f"{stem}.documents.tsv")
-    if path is None:
-        return {}
-    rows = [line.split("\t") for line in read_lines(path)]
-    if len(rows) != num_pairs or any(len(row) != 3 for row in rows):
-        raise UserError(
-            f"{path} has {len(rows)} lines for the {num_pairs} pairs of {stem}, or one without "
-            "three columns (document, collection, kind); rebuild it, or remove it."
-        )
-    return {"document": [f"{row[1]}/{row[0]}" for row in rows], "kind": [row[2] for row in rows]}
+    if path is not None:
+        rows = [line.split("\t") for line in read_lines(path)]
+        if len(rows) != num_pairs or any(len(row) != 3 for row in rows):
+            raise UserError(
+                f"{path} has {len(rows)} lines for the {num_pairs} pairs of {stem}, or one without "
+                "three columns (document, collection, kind); rebuild it, or remove it."
+            )
+        columns["document"] = [f"{row[1]}/{row[0]}" for row in rows]
+        columns["kind"] = [row[2] for row in rows]
+    for codes in (languages.codes, languages.codes[::-1]):
+        path = _plain_or_gzip(directory / f"{stem}.{'-'.join(codes)}.links")
+        if path is not None:
+            lines = read_lines(path)
+            if len(lines) != num_pairs:
+                raise UserError(f"{path} has {len(lines)} lines for the {num_pairs} of {stem}.")
+            links = [[list(map(int, pair.split("-"))) for pair in line.split()] for line in lines]
+            swap = codes != languages.codes
+            columns["links"] = [[p[::-1] for p in row] if swap else row for row in links]
+    return columns
 
 
 def _plain_or_gzip(path: Path) -> Path | None:

@@ -362,6 +362,20 @@ def test_documents_beside_the_text_become_columns(tmp_path):
         load(tmp_path, directory=str(tmp_path))
 
 
+def test_links_beside_the_text_have_the_source_first_in_either_direction(tmp_path):
+    write_splits(tmp_path)
+    write(tmp_path / "test.en-de.links", "0-1 2-0\n\n1-1\n")
+    found = [
+        load(tmp_path, directory=str(tmp_path), source_lang=source, target_lang=target)["test"]
+        for source, target in (("en", "de"), ("de", "en"))
+    ]
+    assert found[0]["links"][:] == [[[0, 1], [2, 0]], [], [[1, 1]]]
+    assert found[1]["links"][:] == [[[1, 0], [0, 2]], [], [[1, 1]]]
+    write(tmp_path / "test.en-de.links", "0-1\n")
+    with pytest.raises(ValueError, match="has 1 lines for the 3 of test"):
+        load(tmp_path, directory=str(tmp_path))["test"]
+
+
 def test_lower_casing_keeps_other_columns_as_they_are_now(tmp_path):
     write_splits(tmp_path)
     for name in ("Man", "Kde"):
