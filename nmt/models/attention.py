@@ -130,7 +130,7 @@ def dot_product_attention(
             attn_mask=mask,
             dropout_p=dropout,
             is_causal=causal,
-            enable_gqa=bool(groups > 1 and query.shape[1] != keys.shape[1]),
+            enable_gqa=bool(query.shape[1] != keys.shape[1]),  # torch.compile wants a plain bool
         )
     return attended.to(kind)
 

@@ -86,11 +86,6 @@ class NumParameters:
     total: int
     embedding: int
 
-    @property
-    def other(self) -> int:
-        """Those outside the embedding tables."""
-        return self.total - self.embedding
-
 
 class EncoderDecoder(nn.Module, ABC):
     """A conditional language model p(target | source), one target token after the other."""
@@ -132,7 +127,7 @@ class EncoderDecoder(nn.Module, ABC):
         yield from (parameter for parameter in self.parameters() if parameter.dim() < 2)
 
     def num_parameters(self) -> NumParameters:
-        """Counts the parameters, those of embedding tables apart."""
+        """Counts the parameters, shared ones once."""
         tables = [module for module in self.modules() if isinstance(module, nn.Embedding)]
         return NumParameters(
             total=sum(parameter.numel() for parameter in self.parameters()),
