@@ -35,13 +35,6 @@ def test_empty_sides_become_just_the_end_of_sentence():
     assert batch.num_target_tokens == 3
 
 
-def test_only_empty_sentences_still_make_tensors():
-    source, mask = collate_source([[], []])
-    assert source.tolist() == [[EOS], [EOS]]
-    assert source.dtype == torch.int64
-    assert mask is None
-
-
 def test_no_row_is_masked_entirely():
     _, mask = collate_source([[], [11] * 13, [12] * 5])
     assert mask.any(dim=1).all()
@@ -60,9 +53,3 @@ def test_moving_a_batch_moves_every_tensor_and_keeps_the_counts(sources):
         else:
             assert value == getattr(batch, field.name)
     assert batch.source.device.type == "cpu"
-
-
-def test_batch_cannot_be_changed():
-    batch = collate([example(0, [11], [21])])
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        batch.num_target_tokens = 3

@@ -1,5 +1,4 @@
 import gzip
-import json
 import logging
 import multiprocessing
 import pickle
@@ -10,12 +9,10 @@ from pathlib import Path
 import hydra
 import pytest
 import torch
-from datasets import Dataset
 
 import nmt.grammar
 from nmt.data.cache import cached
 from nmt.data.datamodule import TranslationDataModule
-from nmt.data.preparation import TokenisedDataset, tokenise
 from nmt.grammar import GrammarPair
 from nmt.special_tokens import BOS, EOS, PAD
 from nmt.tokenizer import Tokenizer, train_tokenizer
@@ -185,15 +182,6 @@ def test_references_are_the_raw_text(make, directory):
     assert module.split("test")["target"][:] == raw
 
 
-def test_lengths_are_in_words_of_the_source(make):
-    module = make()
-    lengths = module.source_units("train")
-    assert lengths == [len(row["source"].split()) for row in module.split("train")]
-    assert module.longest_train_source_words == max(lengths) == 9
-    assert make(source_lang="de", target_lang="en").length_unit == "word"
-    assert make(length_unit="character").source_units("train")[0] > lengths[0]
-
-
 def test_the_other_direction_swaps_the_sides(make):
     forth, back = make(), make(source_lang="de", target_lang="en")
     row = forth.split("valid")[7]
@@ -240,15 +228,6 @@ def test_a_change_is_never_answered_from_the_cache(make, directory, change):
         assert module.tokenizer.model != before.tokenizer.model
 
 
-def test_the_tokenizer_reads_nothing_but_training_text(make, directory):
-    before = make()
-    before.prepare_data()
-    for name in ("valid", "test"):
-        write(directory / f"{name}.en.gz", ["wholly different words ß"])
-        write(directory / f"{name}.de.gz", ["ganz andere Wörter €"])
-    assert make().tokenizer.model == before.tokenizer.model
-
-
 def test_a_given_tokenizer_is_used(make, tmp_path):
     model = train_tokenizer(list(NOUNS.values()) * 9, vocab_size=283)
     (tmp_path / "given.model").write_bytes(model)
@@ -281,19 +260,6 @@ def test_pairs_can_be_sent_to_workers(make):
     sent = pickle.loads(pickle.dumps(pairs))
     assert torch.equal(sent[[5, 2]].source, pairs[[5, 2]].source)
     assert len(pickle.dumps(pairs)) < 1000
-
-
-def test_rows_are_found_beyond_the_first_chunk(monkeypatch, tmp_path):
-    monkeypatch.setattr("nmt.data.preparation._ROWS_PER_CHUNK", 3)
-    pairs = list(sentences(11, seed=5))
-    tokenizer = Tokenizer(train_tokenizer(map(" ".join, pairs), vocab_size=283))
-    source, target = map(list, zip(*pairs, strict=True))
-    text = Dataset.from_dict({"source": source, "target": target})
-    batch = TokenisedDataset(tokenise(text, tokenizer, cache_dir=tmp_path))[[10, 0, 3, 5]]
-    assert [tokenizer.decode(row) for row in batch.source.tolist()] == [
-        source[row] for row in (10, 0, 3, 5)
-    ]
-    assert batch.index.tolist() == [10, 0, 3, 5]
 
 
 def test_an_unknown_split_is_named(make):
@@ -351,13 +317,6 @@ def test_every_data_config_builds_for_local_files(name, direction, directory, tm
     module.setup()
     assert module.tokenizer.vocab_size < 400
     assert len(module.split("valid")) == 13
-
-
-@pytest.mark.parametrize("name", ["bible", "files"])
-def test_corpora_that_are_only_local_ask_for_files(name):
-    with pytest.raises(hydra.errors.InstantiationException) as caught:
-        configured(name)
-    assert isinstance(caught.value.__cause__, ValueError)
 
 
 # The cache
@@ -466,12 +425,6 @@ def test_the_cleaning_table_is_logged(make, caplog):
     with caplog.at_level(logging.INFO):
         make().split("train")
     assert "seen before" in caplog.text
-
-
-def test_reports_are_plain_json(make, tmp_path):
-    make().split("train")
-    [report] = (tmp_path / "cache").glob("cleaned-*/report.json")
-    assert json.loads(report.read_text(encoding="utf-8"))["total"] == 155
 
 
 def test_a_file_that_cannot_be_read_is_not_blamed_on_the_cache(tmp_path):

@@ -108,7 +108,7 @@ def indices(loader):
 
 @pytest.mark.parametrize("workers", WORKERS)
 def test_resumed_run_sees_what_the_uninterrupted_run_would_have_seen(tmp_path, workers):
-    """(case 76) In the middle, at the end and at the start of an epoch; in the first and later."""
+    """In the middle, at the end and at the start of an epoch; in the first and later."""
     steps = [3, 8, 9, 13, 16]
     total = EPOCHS * BATCHES_PER_EPOCH
     whole = fit(
@@ -134,16 +134,6 @@ def test_resuming_holds_when_epochs_are_cut_short(tmp_path):
     for step in steps:
         resumed = fit(make_loader(), resume_from=tmp_path / f"{step}.ckpt", **options)
         assert resumed == whole[step:]
-
-
-@pytest.mark.parametrize("workers", WORKERS)
-def test_orders_differ_between_epochs_and_are_equal_for_equal_seeds(workers):
-    one, same = (fit(make_loader(workers), max_epochs=EPOCHS) for _ in range(2))
-    assert one == same
-    epochs = [one[i : i + BATCHES_PER_EPOCH] for i in range(0, len(one), BATCHES_PER_EPOCH)]
-    assert len({tuple(epoch) for epoch in epochs}) == EPOCHS
-    for epoch in epochs:
-        assert sorted(index for batch in epoch for index in batch) == list(range(61))
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])

@@ -1,9 +1,7 @@
 """A model trained on lower-cased text gets lower-cased text, whichever way it is asked."""
 
-import io
 import json
 import pickle
-import sys
 from pathlib import Path
 
 import hydra
@@ -16,9 +14,7 @@ from omegaconf import OmegaConf
 from nmt.checkpoint import average_checkpoints, load_checkpoint
 from nmt.cli.evaluate import main as evaluate_main
 from nmt.cli.evaluate import write_results
-from nmt.cli.translate import main as translate_main
 from nmt.config import config_directory
-from nmt.demo.app import answers, load_models
 from nmt.tokenizer import Tokenizer, train_tokenizer
 from nmt.translator import Translator
 
@@ -64,54 +60,12 @@ def test_sources_are_lowercased_and_reported_as_given(translator):
     assert [translation.source for translation in found] == TEXTS
 
 
-def test_prefixes_and_given_translations_are_lowercased(translator):
-    prefixed = translator.translate(TEXTS, prefixes=TEXTS[::-1])
-    assert prefixed == [
-        type(found)(source, found.alternatives)
-        for source, found in zip(
-            TEXTS, translator.translate(LOWERED, prefixes=LOWERED[::-1]), strict=True
-        )
-    ]
-    pairs = zip(TEXTS, TEXTS[::-1], strict=True)
-    lowered = zip(LOWERED, LOWERED[::-1], strict=True)
-    assert translator.score(pairs) == translator.score(lowered)
-
-
-def test_attention_and_alignments_are_those_of_the_lowercased_text(translator):
-    found = translator.attention(TEXTS[0], TEXTS[1])
-    expected = translator.attention(LOWERED[0], LOWERED[1])
-    assert (found.weights == expected.weights).all()
-    assert found.source_words == tuple(TEXTS[0].split())
-    links = [t.alternatives[0].alignment for t in translator.translate(TEXTS, alignment="word")]
-    of_lowered = translator.translate(LOWERED, alignment="word")
-    assert links == [t.alternatives[0].alignment for t in of_lowered]
-
-
 def test_it_is_said_once_and_only_where_something_changes(translator, caplog):
     translator.translate(LOWERED)
     assert caplog.messages == []
     for _ in range(3):
         translator.translate(TEXTS)
     assert caplog.messages == [TOLD]
-
-
-def test_the_program_lowercases(checkpoint, monkeypatch, capfd, caplog):
-    found = []
-    for lines in (TEXTS, LOWERED):
-        data = "".join(f"{line}\n" for line in lines).encode()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-        assert translate_main([str(checkpoint)]) == 0
-        found.append(capfd.readouterr())
-    assert found[0].out == found[1].out
-    assert [text for text in caplog.messages if "lower-cased" in text] == [TOLD]
-
-
-def test_the_demo_lowercases(checkpoint):
-    models = load_models([str(checkpoint)])
-    (found,) = answers(models, TEXTS[0], beam_size=2)
-    (expected,) = answers(models, LOWERED[0], beam_size=2)
-    assert found.alternatives == expected.alternatives
-    assert found.attention.source_words == tuple(TEXTS[0].split())
 
 
 def test_a_copy_in_another_process_lowercases_too(tokenizer):
@@ -138,19 +92,6 @@ def test_an_export_lowercases_with_and_without_this_package(checkpoint, tmp_path
     assert caplog.messages == [TOLD]
     readme = (tmp_path / "new" / "README.md").read_text(encoding="utf-8")
     assert "text = text.lower()" in readme
-
-
-def test_the_readme_of_a_cased_export_does_not_lowercase(cased_checkpoint, tmp_path):
-    pytest.importorskip("ctranslate2", reason="needs pip install 'nmt[export]'")
-    from nmt.export.folder import export_checkpoint, read_folder
-
-    folder = tmp_path / "new"
-    export_checkpoint(cased_checkpoint, folder)
-    assert "lower()" not in (folder / "README.md").read_text(encoding="utf-8")
-    description = json.loads((folder / "nmt.json").read_text(encoding="utf-8"))
-    del description["lowercase"]  # as in folders from before it was stored
-    (folder / "nmt.json").write_text(json.dumps(description), encoding="utf-8")
-    assert read_folder(folder).tokenizer.lowercase is False
 
 
 @pytest.fixture(scope="module")
@@ -181,10 +122,6 @@ def evaluate(*options):
 def evaluated(folder: Path, name: str) -> list[dict]:
     text = (folder / f"{name}.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.removesuffix("\n").split("\n")]
-
-
-def test_a_run_on_lowercased_data_says_so_in_its_checkpoint(run):
-    assert load_checkpoint(run).tokenizer.lowercase
 
 
 def test_evaluate_on_the_corpus_of_the_run_gives_what_the_run_gave(run, tmp_path, caplog):

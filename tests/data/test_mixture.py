@@ -74,14 +74,6 @@ def test_splits_are_called_by_their_corpus(make):
         module.split("test")
 
 
-def test_each_corpus_is_cleaned_by_itself(make):
-    reports = make().cleaning_reports
-    assert {name: report.removed["duplicates"] for name, report in reports.items()} == {
-        "news": 3,
-        "talks": 0,
-    }
-
-
 def test_an_epoch_has_each_pair_as_often_as_its_corpus_says(make):
     module = make()
     module.prepare_data()

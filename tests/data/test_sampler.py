@@ -50,12 +50,6 @@ def test_a_pair_over_the_budget_is_a_batch_of_its_own():
     assert sorted(flat(batches)) == list(range(21))
 
 
-def test_cut_fills_each_batch_as_far_as_the_budget_goes():
-    # 3 x 4 = 12 tokens; then 2 x 5 = 10; 30 is over the budget; 2 x 6 > 11 would not fit either
-    lengths = np.array([2, 3, 4, 5, 5, 7, 30])
-    assert cut(lengths, 12).tolist() == [3, 5, 6, 7]
-
-
 def test_cut_agrees_with_adding_one_pair_at_a_time():
     random = np.random.default_rng(5)
     for _ in range(200):
@@ -152,24 +146,6 @@ def test_accumulated_batches_are_those_of_as_many_ranks(caption_lengths, as_rank
         as_rank(rank, 3)
         ranks.append(list(sampler))
     assert one == flat(zip(*ranks, strict=True))
-
-
-def test_thirteen_pairs_give_two_ranks_equally_many_batches(as_rank):
-    sampler = TokenBatchSampler(range(1, 14), range(1, 14), token_budget=14)
-    for epoch in range(3):
-        sampler.set_epoch(epoch)
-        ranks = []
-        for rank in range(2):
-            as_rank(rank, 2)
-            ranks.append(list(sampler))
-            assert len(ranks[-1]) == len(sampler)
-        assert sorted(flat(flat(ranks))) == list(range(13))
-
-
-def test_three_pairs_are_trained_on_by_one_rank():
-    batches = list(TokenBatchSampler([3, 4, 5], [3, 4, 5], token_budget=100))
-    assert len(batches) == 2
-    assert sorted(flat(batches)) == [0, 1, 2]
 
 
 def test_too_few_pairs_for_the_ranks_are_repeated_and_counted(as_rank):

@@ -138,12 +138,6 @@ def test_text_ends_at_the_end_of_sentence(tokenizer):
     assert tokenizer.decode([BOS, *cat, EOS, *dog, PAD]) == "cat"
 
 
-def test_fillers_and_surplus_ids_are_no_text(tokenizer):
-    cat = tokenizer.encode("cat")
-    surplus = [tokenizer.vocab_size, tokenizer.vocab_size + 2, -100, PAD]
-    assert tokenizer.decode([*cat, *surplus]) == "cat"
-
-
 def test_forbidden_ids_are_fillers_and_line_breaks(tokenizer):
     pieces = tokenizer.pieces(tokenizer.forbidden_ids)
     assert pieces == ["<pad>", "<unk>", "<s>", "<0x00>", "<0x0A>", "<0x0D>"]
@@ -173,12 +167,6 @@ def test_a_lone_word_mark_begins_no_word_of_its_own(tokenizer):
     mark = next(k for k in range(tokenizer.vocab_size) if tokenizer.pieces([k]) == ["▁"])
     words = tokenizer.piece_words([mark, *cat, mark, *cat, mark])
     assert words == [0] * (1 + len(cat)) + [1] * (2 + len(cat))
-
-
-def test_special_tokens_belong_to_no_word(tokenizer):
-    words = tokenizer.piece_words([BOS, *tokenizer.encode("the cat"), EOS, PAD])
-    assert words[0] == words[-1] == words[-2] == -1
-    assert {0, 1} == set(words[1:-2])
 
 
 def test_works_in_a_spawned_process(tokenizer):

@@ -3,7 +3,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from nmt.data import sampler as sampler_module
 from nmt.data.batch import collate
 from nmt.data.loader import TrainLoader
 from nmt.data.sampler import Share, TokenBatchSampler, WeightedPairs
@@ -64,15 +63,6 @@ def test_every_pair_of_a_part_has_the_same_chance():
     assert all(abs(seen[row] - 600) < 90 for row in range(10))
 
 
-def test_a_part_has_its_share_of_each_length():
-    longer = np.repeat([3, 5, 8], [40, 100, 21])
-    weighted = WeightedPairs(longer, [Share(161, 0.25)], seed=1)
-    for epoch in range(20):
-        found = Counter(longer[weighted.rows(epoch)].tolist())
-        for length, expected in ((3, 10), (5, 25), (8, 5.25)):
-            assert abs(found[length] - expected) < 1.5
-
-
 def test_no_epoch_is_longer_than_the_bound(lengths):
     longer = np.maximum(*lengths)
     weighted = WeightedPairs(longer, SHARES, seed=1)
@@ -87,15 +77,6 @@ def test_every_epoch_has_as_many_batches(lengths):
     longer = np.maximum(*lengths)
     batches = epoch_of(sampler, 1)
     assert all(len(batch) == 1 or len(batch) * longer[batch].max() <= 40 for batch in batches)
-
-
-def test_ranks_share_the_batches_that_one_rank_would_see(lengths, monkeypatch):
-    alone = epoch_of(make_sampler(lengths), 3)
-    ranks = []
-    for rank in range(4):
-        monkeypatch.setattr(sampler_module, "rank_and_world", lambda rank=rank: (rank, 4))
-        ranks.append(epoch_of(make_sampler(lengths), 3))
-    assert [batch for step in zip(*ranks, strict=True) for batch in step] == alone
 
 
 def test_a_weight_of_one_is_an_ordinary_epoch(lengths):
