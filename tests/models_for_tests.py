@@ -47,6 +47,10 @@ def tiny_model(name: str, *, vocab_size: int = VOCAB_SIZE, **changes: Any) -> En
 
 
 # Files that inherit are other sizes of the same model.
-ALL_NAMES = sorted(path.stem for path in CONF.glob("*.yaml") if "defaults:" not in path.read_text())
+ALL_NAMES = sorted(
+    path.stem
+    for path in CONF.glob("*.yaml")
+    if "defaults" not in yaml.safe_load(path.read_text(encoding="utf-8"))
+)
 OPTIONS = {name: configuration(name) | sizes for name, sizes in TINY.items()}
 TARGETS = {name: options.pop("_target_") for name, options in OPTIONS.items()}
