@@ -11,6 +11,7 @@ import difflib
 import hashlib
 import inspect
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -20,7 +21,7 @@ from typing import Any, NoReturn, TypeVar
 
 import pyarrow
 import xxhash
-from datasets import Dataset, concatenate_datasets
+from datasets import Dataset, concatenate_datasets, disable_progress_bars
 from datasets.table import MemoryMappedTable
 
 import nmt.grammar
@@ -38,6 +39,8 @@ from nmt.data.files import (
 )
 
 logger = logging.getLogger(__name__)
+if sys.stderr is None or not sys.stderr.isatty():
+    disable_progress_bars()  # a log file would get one line for each step of a bar
 
 Options = TypeVar("Options")
 Columns = Iterator[Sequence[Sequence[Any]]]
