@@ -40,11 +40,7 @@ def default_unit(language: str) -> LengthUnit:
 
 
 def check_unit(unit: str) -> LengthUnit:
-    """Returns the unit if there is one of that name.
-
-    Raises:
-        ValueError: Another name.
-    """
+    """Returns the unit if there is one of that name."""
     for known in _UNITS:
         if unit == known:
             return known
@@ -114,10 +110,6 @@ class Tokenizer:
             model: As `train_tokenizer` returns it.
             lowercase: For models that were trained on lower-cased text: lower-case what is to be
                 encoded, and say so the first time that this changes a text.
-
-        Raises:
-            ValueError: The bytes are no SentencePiece model, or its special ids are not those of
-                `nmt.special_tokens`.
         """
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)

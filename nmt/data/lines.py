@@ -21,9 +21,6 @@ def decode_lines(
         stream: Of bytes, line by line.
         damaged: Is told the number of a line that is not UTF-8 and what is wrong with it. Unless
             it raises, what is not UTF-8 becomes U+FFFD.
-
-    Raises:
-        UserError: The stream begins as UTF-16 or compressed files do.
     """
     for number, line in enumerate(stream, 1):
         if number == 1:

@@ -101,12 +101,7 @@ class TrainLoader(DataLoader[Batch]):
         return {"epoch": epoch, "batches": batches, "fingerprint": self.sampler.fingerprint}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Makes the next iteration resume where `state_dict` was called.
-
-        Raises:
-            ValueError: The state belongs to other batches, so that resuming would repeat some
-                pairs and leave out others.
-        """
+        """Makes the next iteration resume where `state_dict` was called."""
         if state["fingerprint"] != self.sampler.fingerprint:
             raise UserError(
                 f"The checkpoint stopped at batch {state['batches']} of epoch {state['epoch']} of "

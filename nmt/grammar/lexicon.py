@@ -27,11 +27,7 @@ from nmt.grammar.words import (
 
 
 def lexicon_path(name: str) -> Path:
-    """Where the YAML file of a lexicon lies: inside the installed package, else the repository.
-
-    Raises:
-        UserError: There is no such file.
-    """
+    """Where the YAML file of a lexicon lies: inside the installed package, else the repository."""
     package = Path(nmt.__file__).resolve().parent
     places = (package / "_data" / "grammar", package.parent / "data" / "grammar")
     for place in places:

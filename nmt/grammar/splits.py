@@ -49,9 +49,6 @@ def generate_splits(
 
     Returns:
         Lists under `train`, `valid`, `test`, `test_long`; tests are in the order of their buckets.
-
-    Raises:
-        UserError: An option is impossible, or the grammar cannot make so many different pairs.
     """
     if length_distribution not in ("short_heavy", "uniform"):
         raise UserError(
@@ -186,9 +183,6 @@ class Grammar:
 
     Args:
         lexicon: Name of the lexicon: `core` or `full`.
-
-    Raises:
-        UserError: There is no lexicon of that name.
     """
 
     def __init__(self, *, lexicon: str = "core") -> None:
@@ -200,9 +194,6 @@ class Grammar:
         Args:
             words: Length asked for, 3 to 80 white-space tokens.
             generator: Source of randomness; the same state gives the same pair.
-
-        Raises:
-            UserError: The length is outside 3..80.
         """
         if not SHORTEST_INPUT <= words <= LONGEST_INPUT:
             raise UserError(

@@ -45,9 +45,6 @@ class Table(Generic[T]):
     Args:
         items: What can be drawn; at least one.
         weights: Positive weights, as many as items; they need not sum to one.
-
-    Raises:
-        UserError: There is nothing to draw.
     """
 
     __slots__ = ("bits", "cumulative", "items")
