@@ -35,20 +35,10 @@ def test_scores_equal_those_by_hand():
     assert scores.num_sentences == 2
 
 
-def test_a_possible_link_that_is_missed_costs_nothing():
-    scores = score_alignment(links({A}), sure=links({A}), possible=links({B, C}))
-    assert (scores.aer, scores.precision, scores.recall) == (0.0, 1.0, 1.0)
-
-
 def test_sure_links_count_as_possible_whether_listed_twice_or_not():
     found, sure = links({A, B}), links({A, C})
     disjoint = score_alignment(found, sure=sure, possible=links({B}))
     assert disjoint == score_alignment(found, sure=sure, possible=links({A, B, C}))
-
-
-def test_wrong_links_alone_have_an_error_rate_of_one():
-    scores = score_alignment(links({D}), sure=links({A}), possible=links({B}))
-    assert (scores.aer, scores.precision, scores.recall) == (1.0, 0.0, 0.0)
 
 
 def test_counts_are_those_of_the_corpus_not_means_over_sentences():

@@ -61,7 +61,6 @@ def test_evaluate_gives_the_scores_and_translations_of_the_run(best, tmp_path):
 
 
 def test_a_moved_run_needs_no_training_data(best, tmp_path):
-    """(cases 74, 75)."""
     run = best.parents[1]
     data = OmegaConf.load(run / "config.yaml").data
     moved = shutil.copytree(run, tmp_path / "moved")
@@ -81,6 +80,22 @@ def test_evaluate_scores_a_pair_of_files(best, tmp_path):
     evaluate(f"checkpoint={best}", *files, f"output={tmp_path}", "device=cpu")
     assert metrics(tmp_path)["files"]["num_sentences"] == 1
     assert json.loads((tmp_path / "files.jsonl").read_text(encoding="utf-8"))["source_words"] == 2
+
+
+def test_evaluate_takes_several_references_and_counts_what_the_limit_ended(best, tmp_path, caplog):
+    for name, line in (("a.en", "one\ntwo\n"), ("a.de", "eins\nzwei\n"), ("b.de", "ein\nzwo\n")):
+        (tmp_path / name).write_text(line, encoding="utf-8")
+    files = f"source={tmp_path}/a.en", f"reference=[{tmp_path}/a.de,{tmp_path}/b.de]"
+    cut = ("decoding=greedy", "decoding.max_length=1", "metrics=[bleu,chrf,ter]")
+    evaluate(f"checkpoint={best}", *files, f"output={tmp_path}/out", "device=cpu", *cut)
+    found = metrics(tmp_path / "out")["files"]
+    assert "nrefs:2" in found["signature"]
+    assert found["unfinished"] == 2
+    assert found["ter"] > 0
+    assert "2 of 2 translations of files ended at the length limit" in caplog.text
+    (tmp_path / "b.de").write_text("eins\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"b\.de has 1 lines and .*a\.en has 2"):
+        evaluate(f"checkpoint={best}", *files, "device=cpu")
 
 
 @pytest.mark.parametrize(

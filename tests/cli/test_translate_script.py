@@ -124,11 +124,6 @@ def test_blank_lines_stay_blank(translate, expected):
     assert translate("\n".join(lines).encode()) == (0, written)
 
 
-@pytest.mark.parametrize("data", [b"", b"\n\n\n", b"\xef\xbb\xbf"])
-def test_nothing_in_nothing_out(translate, data):
-    assert translate(data) == (0, data.removeprefix(b"\xef\xbb\xbf"))
-
-
 def test_bytes_that_are_not_utf8_are_replaced_with_a_warning(translate, expected, caplog):
     lines = SOURCE.split(b"\n")[:3]
     lines[1] = b"Ein \xff Mann."
@@ -142,21 +137,6 @@ def test_bytes_that_are_not_utf8_are_replaced_with_a_warning(translate, expected
     assert written == translate(as_file(lines).replace(b"\xff", "\ufffd".encode()))[1]
 
 
-def test_a_long_line_is_cut_with_a_warning_and_the_others_are_not_touched(
-    translate, expected, caplog
-):
-    for long_line in ("Hund " * 3000, "Hund" * 3000):
-        caplog.clear()
-        data = f"{TEXT[0]}\n{long_line}\n{TEXT[1]}\n".encode()
-        status, written = translate(data, "--max-source-length", "50")
-        lines = written.split(b"\n")
-        assert (status, len(lines)) == (0, 4)
-        assert (lines[0], lines[2]) == (expected[0], expected[1])
-        message = caplog.messages[0]
-        assert message.startswith("line 2 has ")
-        assert "limit of 50" in message
-
-
 def test_files_give_what_pipes_give(translate, expected, tmp_path):
     for name in ("source.txt", "source.txt.gz"):
         source, target = tmp_path / name, tmp_path / ("out-" + name)
@@ -165,13 +145,6 @@ def test_files_give_what_pipes_give(translate, expected, tmp_path):
         written = target.read_bytes()
         assert (gzip.decompress(written) if name.endswith(".gz") else written) == as_file(expected)
         assert translate(b"", "--input", str(source)) == (0, as_file(expected))
-
-
-@pytest.mark.parametrize(
-    "options", [["--chunk-size", "1"], ["--chunk-size", "2"], ["--batch-tokens", "1"]]
-)
-def test_chunks_and_batches_do_not_matter(translate, expected, options):
-    assert translate(SOURCE, *options) == (0, as_file(expected))
 
 
 def test_a_long_file_with_blanks_comes_out_line_for_line(translate, expected):
@@ -385,22 +358,8 @@ def test_impossible_options_end_with_one_sentence(translate, capsys, options, me
     assert message in line
 
 
-def test_a_file_that_is_no_checkpoint_is_refused(tmp_path, capsys):
-    (tmp_path / "x.ckpt").write_bytes(b"nothing")
-    assert main([str(tmp_path / "x.ckpt"), "--input", str(SCRIPT)]) == 1
-    assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_the_input_is_not_overwritten(translate, tmp_path, capsys):
-    path = tmp_path / "text"
-    path.write_bytes(SOURCE)
-    assert translate(b"", "--input", str(path), "--output", str(path)) == (1, b"")
-    assert path.read_bytes() == SOURCE
-    assert "is read from too" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("option", ["--prefix", "--score"])
-def test_a_second_file_is_not_overwritten(translate, tmp_path, capsys, option):
+@pytest.mark.parametrize("option", ["--input", "--prefix", "--score"])
+def test_what_is_read_is_not_overwritten(translate, tmp_path, capsys, option):
     path = tmp_path / "text"
     path.write_bytes(SOURCE)
     assert translate(SOURCE, option, str(path), "--output", str(path)) == (1, b"")

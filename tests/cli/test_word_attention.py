@@ -5,7 +5,7 @@ import pytest
 import torch
 from models_for_tests import ATTENDING, OPTIONS, tiny_model
 
-from nmt.alignment import reduce_to_words, split_units
+from nmt.alignment import reduce_to_words
 from nmt.data.batch import collate
 from nmt.data.preparation import train_tokenizer
 from nmt.decoding.beam import BeamSearch
@@ -137,23 +137,6 @@ def test_the_characters_of_a_piece_share_its_weight(tokenizer, monkeypatch):
         expected[list(places)] += weight / len(places)
     found = translator.attention(text, text).weights[0, 0]
     np.testing.assert_allclose(found, expected / expected.sum(), atol=1e-6)
-
-
-@pytest.mark.parametrize("text", ["老人看见狗。", "ä☃ x鱼y 🙂 b", "x", "老 人"])
-def test_every_character_is_written_by_pieces_in_order(text, tokenizer):
-    ids = tokenizer.encode(text)
-    places = tokenizer.piece_characters(ids)
-    flat = [place for piece in places for place in piece]
-    assert flat == sorted(flat)
-    assert sorted(set(flat)) == list(range(len(split_units(text, "character"))))
-    for token, piece in zip(ids, places, strict=True):
-        written = tokenizer.pieces([token])[0].strip("▁")
-        if written and not written.startswith("<0x"):
-            assert "".join(split_units(text, "character")[place] for place in piece) == written
-
-
-def test_special_ids_write_no_character(tokenizer):
-    assert tokenizer.piece_characters([0, 2, 3]) == [(), (), ()]
 
 
 def test_a_model_without_attention_is_refused(tokenizer):

@@ -100,10 +100,6 @@ def test_what_cannot_be_translated_gives_a_message_and_no_model_is_asked(text, r
     assert reason in respond([None], text, 4)
 
 
-def test_the_longest_text_is_taken():
-    assert respond([], "a" * MAX_CHARACTERS + "\n", 4) == page([])
-
-
 def test_texts_are_escaped_for_html_and_for_the_templates_of_the_page(models):
     assert escaped("<b>&\"'${x}{{y}}") == (
         "&lt;b&gt;&amp;&quot;&#x27;&#36;&#123;x&#125;&#123;&#123;y&#125;&#125;"

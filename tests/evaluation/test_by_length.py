@@ -76,19 +76,6 @@ def test_an_empty_bucket_has_no_score():
     assert buckets[1] == empty
 
 
-def test_empty_hypotheses_score_zero_in_their_bucket():
-    bucket = bleu_by_length([""], [RIGHT], [7], target_lang="de")[0]
-    assert (bucket.bleu, bucket.chrf, bucket.length_ratio, bucket.brevity_penalty) == (0, 0, 0, 0)
-
-
-def test_length_ratio_and_brevity_penalty_are_those_of_the_bucket():
-    """3 tokens against 6: half as long, exp(1 - 6/3)."""
-    short, full = "Der Hund bellt", "Der Hund bellt im Garten."
-    low, high = bleu_by_length([short, full], [full, full], [3, 30], target_lang="de", edges=(10,))
-    assert (low.length_ratio, high.length_ratio) == (0.5, 1.0)
-    assert low.brevity_penalty == pytest.approx(2.718281828**-1)
-
-
 def test_trimming_drops_empty_buckets_at_the_ends_only():
     texts = [RIGHT] * 2
     buckets = bleu_by_length(texts, texts, [15, 35], target_lang="de")

@@ -168,8 +168,3 @@ def test_a_damaged_run_is_refused_naming_the_file(tmp_path, result, damage, mess
     damage(tmp_path)
     with pytest.raises(ValueError, match=message):
         read_run(tmp_path)
-
-
-def test_a_split_without_sentences_is_refused():
-    with pytest.raises(ValueError, match="0 hypotheses"):
-        score_split("test", [], target_lang="de", unit="word")

@@ -71,11 +71,6 @@ def test_lengths_are_shown_with_unit_n_and_method_without_the_validation_split(c
     assert "effective order" in text
 
 
-def test_the_validation_split_alone_has_its_lengths(console):
-    print_scores(console, [result("valid", "Das ist ein langer Satz.")])
-    assert "valid 1-10 1 100.00" in " ".join(console.file.getvalue().split())
-
-
 def test_long_sentences_wrap_beside_their_labels_and_are_complete(console):
     print_examples(console, sentences(LONG))
     lines = lines_of(console)
