@@ -1,6 +1,6 @@
 """Reads parallel text: two line files, one TSV, JSONL or parquet table, or a data set of the hub.
 
-Only LF or CRLF ends a line: U+2028, U+0085, a lone CR, 0x0B and 0x1C are characters like any other.
+What a line is says `nmt.data.lines`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from datasets import Dataset
 from huggingface_hub.errors import HfHubHTTPError
 
 from nmt.checks import UserError
+from nmt.data.lines import decode_lines
 
 Pairs = Iterator[tuple[str, str]]
 
-_BOM = b"\xef\xbb\xbf"
 _ROWS_AT_ONCE = 10_000
 _SECONDS_TO_ANSWER = 5.0
 _HUB_FORMATS = ("parquet", "json")
@@ -74,23 +74,15 @@ def read_lines(path: str | Path) -> list[str]:
 
 
 def iterate_lines(path: str | Path) -> Iterator[str]:
-    """Yields the lines of a UTF-8 file, decompressed if its name ends in `.gz`.
+    """Yields the lines of a UTF-8 file, decompressed if its name ends in `.gz`."""
 
-    A byte order mark is removed, and a final line without a line end is a line.
-    """
+    def damaged(number: int, error: UnicodeDecodeError) -> None:
+        raise UserError(
+            f"{path}, line {number} is not valid UTF-8; convert the file to UTF-8 first."
+        ) from None
+
     with _opened(Path(path)) as file:
-        for number, line in enumerate(file, 1):
-            line = line.removeprefix(_BOM) if number == 1 else line
-            if not line:
-                return  # a mark and nothing else
-            if line.endswith(b"\n"):
-                line = line[:-1].removesuffix(b"\r")
-            try:
-                yield line.decode("utf-8")
-            except UnicodeDecodeError:
-                raise UserError(
-                    f"{path}, line {number} is not valid UTF-8; convert the file to UTF-8 first."
-                ) from None
+        yield from decode_lines(file, damaged)
 
 
 @contextmanager
