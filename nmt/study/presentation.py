@@ -99,14 +99,20 @@ class LineStyle:
 def system_styles(results: Results) -> dict[str, LineStyle]:
     """Returns the look of each system without slots, the same in every figure.
 
-    The first system of each of the shipped models looks the same in all comparisons.
+    The first of each side of the minimal pair looks the same in all comparisons, then come two
+    other models, then everything else.
     """
-    own = {"rnn": 0, "bahdanau": 1, "transformer": 2, "sutskever": 3}
-    others = count(len(own))
-    styles = {}
-    for label in shown_labels(results):
-        model = label.split(",")[0]
-        place = own.pop(model) if model in own else next(others)
+    sides = {"constant": 0, "attended": 1}
+    models, others = iter((2, 3)), count(4)
+    styles: dict[str, LineStyle] = {}
+    seen: set[str] = set()
+    for system in results["systems"]:
+        if not system["shown"]:
+            continue
+        label, name = system["label"], system["role"] or system["model_name"]
+        places = others if name in seen else models
+        place = sides.pop(name) if name in sides else next(places, None) or next(others)
+        seen.add(name)
         styles[label] = LineStyle(COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)])
     return styles
 

@@ -98,11 +98,9 @@ class System:
     @property
     def role(self) -> str:
         """Which side of the minimal pair this is: "constant", "attended", or neither: ""."""
-        if self.memory_slots is not None:
-            return ""
-        attention = self.config.get("model.attention")
-        by_name = {"rnn": "constant", "bahdanau": "attended"}.get(self.model_name, "")
-        return {"none": "constant", "additive": "attended"}.get(str(attention), by_name)
+        attention = str(self.config.get("model.attention"))
+        sides = {"none": "constant", "additive": "attended"}
+        return "" if self.memory_slots is not None else sides.get(attention, "")
 
     def mean(self, key: str) -> float | None:
         """Averages a number of `metrics.json` over the runs; None where one lacks it."""
@@ -357,6 +355,7 @@ def _task(systems: Sequence[System]) -> dict[str, Any]:
     joined = {part: config.get(f"data.concatenate.{part}") for part in ("train", "test")}
     return {
         "data": config.get("data.name"),
+        "generated": any(key.startswith("data.grammar.") for key in config),
         "source_lang": facts["source_lang"],
         "target_lang": facts["target_lang"],
         "unit": facts["length_unit"],
