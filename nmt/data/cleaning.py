@@ -164,7 +164,7 @@ def clean_text(
 
 def processes_for(dataset: Dataset) -> int | None:
     """Returns how many processes `Dataset.map` should use: one more for each 65,536 rows."""
-    processes = min(os.cpu_count() or 1, _MOST_PROCESSES, len(dataset) // _ROWS_OF_A_PROCESS)
+    processes = min(_allowed_cores(), _MOST_PROCESSES, len(dataset) // _ROWS_OF_A_PROCESS)
     return processes if processes > 1 else None
 
 
@@ -241,3 +241,10 @@ def _choose(
         removed["duplicates"] = len(rows) - len(first)
         rows = rows[np.sort(first)]
     return rows, removed
+
+
+def _allowed_cores() -> int:
+    """Returns how many cores this process may use, which a job may bound."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -82,7 +82,7 @@ def iterate_lines(path: str | Path) -> Iterator[str]:
         ) from None
 
     with _opened(Path(path)) as file:
-        yield from decode_lines(file, damaged)
+        yield from decode_lines(file, damaged, name=str(path))
 
 
 @contextmanager

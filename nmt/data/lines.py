@@ -13,7 +13,10 @@ from nmt.checks import UserError
 
 
 def decode_lines(
-    stream: Iterable[bytes], damaged: Callable[[int, UnicodeDecodeError], None]
+    stream: Iterable[bytes],
+    damaged: Callable[[int, UnicodeDecodeError], None],
+    *,
+    name: str = "the text",
 ) -> Iterator[str]:
     """Yields the lines of a stream of bytes without their ends.
 
@@ -21,14 +24,15 @@ def decode_lines(
         stream: Of bytes, line by line.
         damaged: Is told the number of a line that is not UTF-8 and what is wrong with it. Unless
             it raises, what is not UTF-8 becomes U+FFFD.
+        name: Of the stream, for messages.
     """
     for number, line in enumerate(stream, 1):
         if number == 1:
             if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                raise UserError("the text is UTF-16: convert it with iconv -f UTF-16 -t UTF-8.")
+                raise UserError(f"{name} is UTF-16: convert it with iconv -f UTF-16 -t UTF-8.")
             if line.startswith(b"\x1f\x8b"):
                 raise UserError(
-                    "the text is compressed: name the file .gz, or pipe it through zcat."
+                    f"{name} is compressed: name the file .gz, or pipe it through zcat."
                 )
             line = line.removeprefix(codecs.BOM_UTF8)
             if not line:
