@@ -131,18 +131,19 @@ def _run_job(
     try:
         task(config)
     except Exception as error:
-        if Path(job.runtime.output_dir) != Path(job.runtime.cwd):
-            with suppress(OSError):
-                Path(job.runtime.output_dir).rmdir()  # no empty run folder
-        if (
-            job.mode == RunMode.MULTIRUN
-        ):  # which carries on; Hydra raises its first error at the end
+        if job.mode == RunMode.MULTIRUN:  # it continues; Hydra raises the first error at the end
             where = f" in job {job.job.num} ({job.job.override_dirname})"
             if all_tracebacks or status_of(error, where=where) is None:
                 traceback.print_exc()
         elif not all_tracebacks:
             _exit_if_mendable(error)  # else Hydra would add a line of its own
         raise
+    finally:
+        folder, cwd = Path(job.runtime.output_dir), Path(job.runtime.cwd)
+        for unused in (folder, folder.parent):  # when nothing was written there
+            if unused not in (cwd, *cwd.parents):
+                with suppress(OSError):
+                    unused.rmdir()
 
 
 def _exit_if_mendable(error: BaseException) -> None:

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt.checks import UserError
 from nmt.config import check_config, hydra_main
-from nmt.training.run_folder import make_run_folder, run_directory
+from nmt.training.run_folder import make_run_folder, run_directory, sole_use
 
 logger = logging.getLogger(__name__)
 OmegaConf.register_new_resolver("run_directory", run_directory, replace=True, use_cache=True)
@@ -46,12 +46,13 @@ def main(config: DictConfig) -> None:
             f"-m on {trainer.world_size} devices would start the sweep again in each process: "
             "set trainer.devices=1, or start one run after the other without -m."
         )
-    data = instantiate(config.data)
-    data.prepare_data()
-    module = build_module(config, data)
-    best = fit(config, data, module, trainer)
-    if trainer.is_global_zero:
-        write_results(config, data, module, best)
+    with sole_use(config.run_dir, config.ckpt_path, leader=trainer.is_global_zero):
+        data = instantiate(config.data)
+        data.prepare_data()
+        module = build_module(config, data)
+        best = fit(config, data, module, trainer)
+        if trainer.is_global_zero:
+            write_results(config, data, module, best)
 
 
 def _quieten() -> None:

@@ -1,8 +1,6 @@
-"""Callbacks of our own; all others are Lightning's.
+"""Callbacks of our own: when a run validates, saves and stops, and what it says meanwhile.
 
-Callbacks that notice a run which cannot succeed, and say what to look at.
-
-Signals that ask a run to stop, and the death of the process that started it.
+Read `LastCheckpoint` first: a run is saved, and a signal obeyed, only between updates.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
@@ -21,10 +20,239 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint, TQDMProgressBar
 from torch import Tensor
 
-from nmt.checks import UserError
+from nmt.checks import UserError, at_least
 from nmt.training.module import TranslationModule
 
 logger = logging.getLogger(__name__)
+
+
+class LastCheckpoint(Checkpoint):
+    """Keeps `last.ckpt`, from which a run continues exactly; the final update included.
+
+    It is written only between updates, where the loader's position, the optimizer and the counters
+    agree; and where a validation follows only after it, so that the best score so far is known.
+    A signal that asks the run to stop is granted there as well.
+
+    Args:
+        directory: Where `last.ckpt` goes.
+        every_n_updates: How much work a killed run may lose.
+    """
+
+    def __init__(self, directory: str, every_n_updates: int) -> None:
+        super().__init__()
+        at_least("callbacks.last.every_n_updates", every_n_updates)
+        self.path = Path(directory) / "last.ckpt"
+        self.every_n_updates = every_n_updates
+        self._updates = 0
+        self._between_updates = False
+        self._due = False
+        self._signals = StopSignals()
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Takes up the count, which a resumed run does not begin at 0, and listens to signals."""
+        self._updates = trainer.global_step
+        self._signals.listen(cast(TranslationModule, pl_module))
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """From now on there is nothing to save: a signal since the last save ends the program."""
+        self._signals.restore()
+        if self._signals.received is not None:
+            signal.raise_signal(self._signals.received)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any
+    ) -> None:
+        """Saves when this micro-batch completed an update whose turn it is."""
+        self._between_updates = trainer.global_step > self._updates
+        self._updates = trainer.global_step
+        self._due = self._between_updates and (
+            self._updates % self.every_n_updates == 0 or _is_final(trainer)
+        )
+        if self._between_updates and not _validation_follows(trainer):
+            self._save_or_stop(trainer, pl_module, due=self._due)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Saves what waited for the validation, or because the validation ends the run."""
+        if self._between_updates:
+            self._save_or_stop(trainer, pl_module, due=self._due or trainer.should_stop)
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """Says after a second Ctrl-C what is kept and how to resume."""
+        self._signals.restore()
+        if isinstance(exception, KeyboardInterrupt) and trainer.is_global_zero:
+            if self.path.exists():
+                advice = f"ckpt_path={self.path} resumes from the last update saved there."
+            else:
+                advice = f"nothing is saved yet (every {self.every_n_updates} updates)."
+            print(f"\nInterrupted after update {trainer.global_step}: {advice}")
+
+    def _save_or_stop(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *, due: bool
+    ) -> None:
+        """Saves when it is due, and saves and ends the program when a signal asks for it."""
+        told = cast(TranslationModule, pl_module).stop_agreed
+        if trainer.world_size == 1:  # it may have come since the update
+            told = self._signals.received is not None
+        if due or told:
+            self._save(trainer)
+        if told:
+            if trainer.is_global_zero:
+                with suppress(OSError):  # the terminal may be gone
+                    print(
+                        f"\nStopped after update {trainer.global_step}: "
+                        f"ckpt_path={self.path} resumes."
+                    )
+            raise Stopped(self._signals.exit_status(trainer))
+
+    def _save(self, trainer: pl.Trainer) -> None:
+        self._due = self._between_updates = False
+        trainer.save_checkpoint(self.path, weights_only=False)
+
+
+def _is_final(trainer: pl.Trainer) -> bool:
+    last_epoch = trainer.current_epoch + 1 == trainer.max_epochs
+    return trainer.global_step == trainer.max_steps or (last_epoch and trainer.is_last_batch)
+
+
+def _validation_follows(trainer: pl.Trainer) -> bool:
+    """Returns whether the batch just done is one that `Validations` chose."""
+    batches = trainer.fit_loop.total_batch_idx + 1
+    return trainer.enable_validation and batches % int(trainer.val_check_batch or 1) == 0
+
+
+# A batch system's time limit or preemption, Ctrl-C, a closed terminal, and what SLURM scripts often
+# ask for; Windows lacks the last two.
+SIGNALS = [
+    getattr(signal, name)
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1")
+    if hasattr(signal, name)
+]
+_WATCH_SECONDS = 5.0
+
+
+class Stopped(SystemExit):
+    """The run was told to stop and has saved where it stands; the program ends."""
+
+
+class StopSignals:
+    """Takes the first signal as a wish, granted between two updates; a second Ctrl-C ends at once.
+
+    Lightning's own handlers raise, or save, wherever the run stands, and send to other ranks from
+    within the handler; in their place this one only notes.
+
+    Attributes:
+        received: The first signal that came; None so far.
+    """
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    def listen(self, module: TranslationModule) -> None:
+        """Takes over from now on; only a main thread can."""
+        self._module = module
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                    self._before[number] = signal.signal(number, self._note)
+
+    def restore(self) -> None:
+        """Gives the signals back to who had them."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    def exit_status(self, trainer: pl.Trainer) -> int:
+        """Returns 128 + signal, as shells do; 0 for all ranks but the first.
+
+        Lightning kills the first rank at once when another ends with an error.
+        """
+        return 128 + (self.received or signal.SIGTERM) if trainer.is_global_zero else 0
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.received is None:
+            self.received = signal.Signals(number)
+            self._module.stop_asked = True  # the ranks hear of it in their next update
+        elif number == signal.SIGINT:
+            raise KeyboardInterrupt
+
+
+def end_with_parent(trainer: pl.Trainer) -> None:
+    """Lets a rank that Lightning's launcher started end soon after its first rank has died.
+
+    torchrun and SLURM see to that themselves; Lightning watches the other direction only.
+    """
+    environment = getattr(trainer.strategy, "cluster_environment", None)
+    if not isinstance(environment, LightningEnvironment) or trainer.local_rank == 0:
+        return
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+class Validations(pl.Callback):
+    """Chooses the updates after which a run validates: evenly spaced, the last at its end.
+
+    Lightning knows one interval only, which need not divide the budget.
+
+    Args:
+        number: How many; fewer when the run has fewer updates.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Warns of a run that ends before its schedule has reached its peak, or its end."""
+        self._updates = trainer.global_step
+        budget = trainer.max_steps
+        self._due = {round(k * budget / self.number) for k in range(1, self.number + 1)}
+        if not trainer.is_global_zero:
+            return
+        updates = int(min(budget, trainer.estimated_stepping_batches))
+        warmup = int(pl_module.hparams["scheduler"].get("warmup", 0))
+        if warmup >= updates:
+            logger.warning(
+                "scheduler.warmup=%d is as long as the run of %d updates or longer: the learning "
+                "rate rises to %.2g of optimizer.lr only.",
+                *(warmup, updates, updates / warmup),
+            )
+        if updates < budget:
+            logger.warning(
+                "trainer.max_epochs=%s ends the run after %d updates, and the schedule is that of "
+                "trainer.max_steps=%d.",
+                *(trainer.max_epochs, updates, budget),
+            )
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any
+    ) -> None:
+        """Sets the interval to a divisor of this batch's number, or to one that is none."""
+        updated = trainer.global_step > self._updates
+        self._updates = trainer.global_step
+        batches = trainer.fit_loop.total_batch_idx + 1
+        due = updated and (self._updates in self._due or _is_final(trainer))
+        trainer.val_check_batch = batches if due else batches + 1
+
+
+class SameBatches(pl.Callback):
+    """Trains on the batches of the first epoch in every epoch, to see whether a model overfits."""
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Takes back the epoch that Lightning has told the sampler."""
+        cast(Any, trainer.train_dataloader).sampler.set_epoch(0)
+
+
+class KeptCheckpoints(ModelCheckpoint):
+    """Lightning's, under a name of its own, so that it may watch the same score as `best`."""
 
 
 class StopWhenNotFinite(pl.Callback):
@@ -34,19 +262,18 @@ class StopWhenNotFinite(pl.Callback):
     run is that of its last good update.
 
     Args:
-        in_a_row: So many skipped updates end the run. With 16-mixed a dozen are usual at first.
+        in_a_row: Skipped updates that end the run. With 16-mixed a dozen are usual at first.
     """
 
     def __init__(self, in_a_row: int) -> None:
         super().__init__()
-        if in_a_row < 1:
-            raise UserError(f"callbacks.finite.in_a_row={in_a_row}: give a number >= 1.")
+        at_least("callbacks.finite.in_a_row", in_a_row)
         self.in_a_row = in_a_row
         self._seen = 0
         self._streak = 0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Takes up the count of a resumed run."""
+        """Takes over the count of a resumed run."""
         self._seen = _skipped(pl_module)
         self._updates = trainer.global_step
 
@@ -68,7 +295,7 @@ class StopWhenNotFinite(pl.Callback):
             raise UserError(
                 f"the gradients of {self._streak} updates in a row, {self._updates} the last, were "
                 "not finite, so training stopped and the checkpoints of the last good update are "
-                "kept: go on from one with a lower optimizer.lr, a longer scheduler.warmup or "
+                "kept: resume from one with a lower optimizer.lr, a longer scheduler.warmup or "
                 "trainer.precision=32-true."
             )
 
@@ -77,7 +304,7 @@ class StopWhenNotFinite(pl.Callback):
         return {"streak": self._streak}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on within the streak."""
+        """Resumes within the streak."""
         self._streak = state_dict["streak"]
 
 
@@ -116,174 +343,6 @@ class WarnOfZeroBleu(pl.Callback):
         )
 
 
-# A batch system's time limit or preemption, Ctrl-C, and what SLURM scripts often ask for.
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
-_WATCH_SECONDS = 5.0
-
-
-class Stopped(SystemExit):
-    """The run was told to stop and has saved where it stands; the program ends."""
-
-
-class StopSignals:
-    """Takes the first signal as a wish, to be granted between two updates; Ctrl-C twice is at once.
-
-    Lightning's own handlers raise, or save, wherever the run stands, and send to other ranks from
-    within the handler; in their place this one only notes.
-
-    Attributes:
-        received: The first signal that came; None so far.
-    """
-
-    def __init__(self) -> None:
-        self.received: signal.Signals | None = None
-        self._before: dict[signal.Signals, Any] = {}
-
-    def listen(self) -> None:
-        """Takes over from now on; only a main thread can."""
-        if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
-
-    def restore(self) -> None:
-        """Gives the signals back to who had them."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        self._before = {}
-
-    def agreed(self, trainer: pl.Trainer) -> bool:
-        """Returns whether any rank was told to stop; every rank must ask at the same place."""
-        told = self.received is not None
-        return bool(trainer.strategy.reduce_boolean_decision(told, all=False))
-
-    def exit_status(self, trainer: pl.Trainer) -> int:
-        """Returns 128 + signal, as shells do; 0 for all ranks but the first.
-
-        Lightning kills the first rank at once when another ends with an error.
-        """
-        return 128 + (self.received or signal.SIGTERM) if trainer.is_global_zero else 0
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.received is None:
-            self.received = signal.Signals(number)
-        elif number == signal.SIGINT:
-            raise KeyboardInterrupt
-
-
-def end_with_parent(trainer: pl.Trainer) -> None:
-    """Lets a rank that Lightning's launcher started end soon after its first rank has died.
-
-    torchrun and SLURM see to that themselves; Lightning watches the other direction only.
-    """
-    environment = getattr(trainer.strategy, "cluster_environment", None)
-    if not isinstance(environment, LightningEnvironment) or trainer.local_rank == 0:
-        return
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(_WATCH_SECONDS)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-class LastCheckpoint(Checkpoint):
-    """Keeps `last.ckpt`, from which a run continues exactly; the final update included.
-
-    It is written only between updates, where the loader's position, the optimizer and the counters
-    agree; and where a validation follows only after it, so that the best score so far is known.
-    A signal that asks the run to stop (`nmt.training.callbacks`) is granted there as well.
-
-    Args:
-        directory: Where `last.ckpt` goes.
-        every_n_updates: How much work a killed run may lose.
-    """
-
-    def __init__(self, directory: str, every_n_updates: int) -> None:
-        super().__init__()
-        if every_n_updates < 1:
-            raise UserError(
-                f"callbacks.last.every_n_updates={every_n_updates}: give a number >= 1."
-            )
-        self.path = Path(directory) / "last.ckpt"
-        self.every_n_updates = every_n_updates
-        self._updates = 0
-        self._between_updates = False
-        self._due = False
-        self._signals = StopSignals()
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Takes up the count, which a resumed run does not begin at 0, and listens to signals."""
-        self._updates = trainer.global_step
-        self._signals.listen()
-
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """From now on there is nothing to save: a signal since the last save ends the program."""
-        self._signals.restore()
-        if self._signals.received is not None:
-            signal.raise_signal(self._signals.received)
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any
-    ) -> None:
-        """Saves when this micro-batch completed an update whose turn it is."""
-        self._between_updates = trainer.global_step > self._updates
-        self._updates = trainer.global_step
-        self._due = self._between_updates and (
-            self._updates % self.every_n_updates == 0 or _is_final(trainer)
-        )
-        if self._between_updates and not _validation_follows(trainer):
-            self._save_or_stop(trainer, due=self._due)
-
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Saves what waited for the validation, or because the validation ends the run."""
-        if self._between_updates:
-            self._save_or_stop(trainer, due=self._due or trainer.should_stop)
-
-    def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
-    ) -> None:
-        """Says after a second Ctrl-C what is kept and how to go on."""
-        self._signals.restore()
-        if isinstance(exception, KeyboardInterrupt) and trainer.is_global_zero:
-            if self.path.exists():
-                advice = f"ckpt_path={self.path} goes on from the last update saved there."
-            else:
-                advice = f"nothing is saved yet (every {self.every_n_updates} updates)."
-            print(f"\nInterrupted after update {trainer.global_step}: {advice}")
-
-    def _save_or_stop(self, trainer: pl.Trainer, *, due: bool) -> None:
-        """Saves when it is due, and saves and ends the program when a signal asks for it."""
-        told = self._signals.agreed(trainer)
-        if due or told:
-            self._save(trainer)
-        if told:
-            if trainer.is_global_zero:
-                print(
-                    f"\nStopped after update {trainer.global_step}: ckpt_path={self.path} goes on."
-                )
-            raise Stopped(self._signals.exit_status(trainer))
-
-    def _save(self, trainer: pl.Trainer) -> None:
-        self._due = self._between_updates = False
-        trainer.save_checkpoint(self.path, weights_only=False)
-
-
-def _is_final(trainer: pl.Trainer) -> bool:
-    last_epoch = trainer.current_epoch + 1 == trainer.max_epochs
-    return trainer.global_step == trainer.max_steps or (last_epoch and trainer.is_last_batch)
-
-
-def _validation_follows(trainer: pl.Trainer) -> bool:
-    """Returns whether the batch just done is one of every `val_check_interval` (an int here)."""
-    batches = trainer.fit_loop.total_batch_idx + 1
-    return trainer.enable_validation and batches % int(trainer.val_check_batch or 1) == 0
-
-
-class KeptCheckpoints(ModelCheckpoint):
-    """Lightning's, under a name of its own, so that it may watch the same score as `best`."""
-
-
 class ProgressBar(TQDMProgressBar):
     """Lightning's bar for a terminal of 80 columns, refreshed about once a second."""
 
@@ -294,9 +353,9 @@ class ProgressBar(TQDMProgressBar):
         super().__init__(refresh_rate=refresh_rate)
 
     def on_train_start(self, trainer: pl.Trainer, *args: Any) -> None:
-        """Shows the bar, of a run that goes on within an epoch from where it stopped."""
+        """Shows the bar, of a run that resumes within an epoch from where it stopped."""
         super().on_train_start(trainer, *args)
-        self.on_train_epoch_start(trainer)  # Lightning leaves it out for an epoch that goes on
+        self.on_train_epoch_start(trainer)  # Lightning leaves it out for an epoch that is resumed
         done = trainer.fit_loop.epoch_loop.batch_progress.current.ready
         self.train_progress_bar.initial = done
         # Lightning counts what is left of the budget from the start of the epoch.
@@ -311,6 +370,18 @@ class ProgressBar(TQDMProgressBar):
         metrics = super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)
         return {self._NAMES.get(name, name): _short(value) for name, value in metrics.items()}
+
+
+class ValidationLines(pl.Callback):
+    """Says one line for each validation; in place of the bar where there is no terminal."""
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Prints update, scores and speed; a reader that has gone is no reason to stop."""
+        if trainer.is_global_zero:
+            scores = {k: _short(v) for k, v in trainer.callback_metrics.items()}
+            text = ", ".join(f"{name} {value}" for name, value in scores.items())
+            with suppress(OSError):
+                print(f"update {trainer.global_step} of {trainer.max_steps}: {text}", flush=True)
 
 
 def _short(value: Any) -> Any:

@@ -1,6 +1,7 @@
-"""The training objective: summed label-smoothed cross entropy; padding counts nowhere.
+"""The one LightningModule: any model of `nmt.models`, one definition of an update.
 
-The one LightningModule: any model of `nmt.models`, one definition of an update.
+A training step: `on_train_batch_start` seeds, `training_step` sums the loss, then, for each update,
+`on_before_optimizer_step` rescales the gradient and `configure_gradient_clipping` clips it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 import pytorch_lightning as pl
@@ -22,57 +23,9 @@ from nmt.data.batch import Batch
 from nmt.decoding.greedy import GreedySearch
 from nmt.evaluation.metrics import bleu
 from nmt.models.encoder_decoder import EncoderDecoder
-from nmt.special_tokens import PAD
 from nmt.tokenizer import Tokenizer
+from nmt.training.loss import summed_cross_entropy
 from nmt.training.resume import follow_the_folder, follow_the_options
-
-
-def summed_cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float = 0.0) -> Tensor:
-    """Returns the sum over real target tokens of the (label-smoothed) negative log-likelihood.
-
-    With smoothing e the target distribution is (1 - e) on the label plus e / V everywhere
-    (Szegedy et al. 2016, section 7). A sum, not a mean: whoever knows how many tokens an
-    update or a validation set has divides once, so that batching cannot change the result.
-
-    Args:
-        logits: (B, T, V), any float type; computed in fp32.
-        target: (B, T) int64, filled up with PAD.
-        smoothing: e, in [0, 1).
-
-    Returns:
-        A scalar, in nats; its graph can be gone through backwards once.
-    """
-    flat = logits.flatten(0, 1).float()
-    loss: Tensor = _SmoothedCrossEntropy.apply(flat, target.view(-1, 1), smoothing)  # type: ignore[no-untyped-call]
-    return loss
-
-
-class _SmoothedCrossEntropy(torch.autograd.Function):
-    """-sum_v q_v log p_v over the rows that are not PAD; q as above.
-
-    The gradient p - q is written over log p. PyTorch's makes three more tensors of the size of
-    the logits, the largest of a training step.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
-        log_probs = logits.log_softmax(-1)  # (B T, V)
-        ctx.log_probs, ctx.target, ctx.smoothing = log_probs, target, smoothing
-        loss = (smoothing - 1) * log_probs.gather(1, target)
-        if smoothing:
-            loss -= smoothing / logits.shape[1] * log_probs.sum(1, keepdim=True)
-        return loss.masked_fill(target == PAD, 0.0).sum()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        probs, target, smoothing = ctx.log_probs.exp_(), ctx.target, ctx.smoothing
-        ctx.log_probs = None  # they are gone
-        scale = gradient * (target != PAD)  # (B T, 1)
-        everywhere = -smoothing / probs.shape[1] * scale
-        torch.addcmul(everywhere, probs, scale, out=probs)
-        label = probs.gather(1, target) - (1 - smoothing) * scale
-        return probs.scatter_(1, target, label), None, None
-
 
 Place = tuple[int, int]  # number of the validation set, index in it
 Value = TypeVar("Value")
@@ -90,8 +43,7 @@ class TranslationModule(pl.LightningModule):
     Args:
         model: `_target_` of an `EncoderDecoder` and its arguments, without `vocab_size`.
         tokenizer: The SentencePiece model.
-        lowercase: Whether the training text was lower-cased: who uses the checkpoint lower-cases
-            its input then.
+        lowercase: Whether the training text was lower-cased; then input is lower-cased too.
         source_lang: ISO 639-1 code.
         target_lang: ISO 639-1 code; decides sacreBLEU's tokenizer.
         decoding: `_target_` of the search that the checkpoint translates with.
@@ -125,7 +77,9 @@ class TranslationModule(pl.LightningModule):
         self.target_tokens_seen = 0
         self.skipped_updates = 0
         self.seconds = 0.0
-        self.batch: Batch | None = None  # the newest, for who has to explain a failure
+        self.batch: Batch | None = None  # the newest, to explain a failure
+        self.stop_asked = False  # of this process
+        self.stop_agreed = False  # of any process, as of the last update
         self._clock = time.monotonic()
         self._tokens_at_clock = 0
         self._reset_update()
@@ -162,10 +116,20 @@ class TranslationModule(pl.LightningModule):
         Lightning has averaged over ranks and divided by the accumulation; both are undone.
         """
         loss, tokens = self._update_loss, self._update_tokens
-        if self.trainer.world_size > 1:
-            loss, tokens = _sum_over_ranks(loss, tokens, self.device)
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        if not _rescale(parameters, self._update_scale(tokens)):
+        self.stop_agreed = self.stop_asked
+        if self.trainer.world_size > 1:  # one collective for all that the ranks must agree on
+            sums = torch.tensor(
+                [float(loss), tokens, self.stop_asked], dtype=torch.float64, device=self.device
+            )
+            torch.distributed.all_reduce(sums)
+            loss, tokens, self.stop_agreed = sums[0], int(sums[1]), bool(sums[2])
+        micro_batches = self.trainer.world_size * self.trainer.accumulate_grad_batches
+        scale = micro_batches * self.hparams["token_budget"] / tokens if tokens else math.nan
+        parameters = _parameters(optimizer)
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        torch._foreach_mul_(gradients, scale)
+        self._norm = torch.nn.utils.get_total_norm(gradients)
+        if not self._norm.isfinite():
             self.skipped_updates += 1
             for parameter in parameters:  # a zero gradient would still let AdamW move the weights
                 parameter.grad = None
@@ -174,9 +138,19 @@ class TranslationModule(pl.LightningModule):
         if (self.trainer.global_step + 1) % self._log_interval == 0:
             self._log_update(float(loss) / max(1, tokens), optimizer.param_groups[0]["lr"])
 
-    def _update_scale(self, tokens: int) -> float:
-        micro_batches = self.trainer.world_size * self.trainer.accumulate_grad_batches
-        return micro_batches * self.hparams["token_budget"] / tokens if tokens else math.nan
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clips by the norm that is known already; Lightning would compute it again."""
+        if gradient_clip_val and gradient_clip_algorithm in (None, "norm"):
+            torch.nn.utils.clip_grads_with_norm_(
+                _parameters(optimizer), gradient_clip_val, self._norm
+            )
+        else:
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Builds the optimizer and the schedule over updates."""
@@ -321,16 +295,5 @@ def _mean_loss(losses: Mapping[int, tuple[float, int]]) -> float:
     return math.fsum(nll for nll, _ in losses.values()) / max(1, tokens)
 
 
-def _sum_over_ranks(
-    loss: Tensor | float, tokens: int, device: torch.device
-) -> tuple[Tensor | float, int]:
-    sums = torch.tensor([float(loss), float(tokens)], dtype=torch.float64, device=device)
-    torch.distributed.all_reduce(sums)
-    return sums[0], int(sums[1].item())
-
-
-def _rescale(parameters: Sequence[Parameter], scale: float) -> bool:
-    """Multiplies the gradients and returns whether they are finite."""
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    torch._foreach_mul_(gradients, scale)
-    return bool(torch.nn.utils.get_total_norm(gradients).isfinite())
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Parameter]:
+    return [p for group in optimizer.param_groups for p in group["params"]]

@@ -1,11 +1,9 @@
-"""One training run: from a composed config to checkpoints in its folder.
-
-When a GPU has too little memory: which batch it was, and which option to lower.
-"""
+"""One training run: from a composed config to checkpoints in its folder."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,8 @@ import torch
 from hydra.utils import instantiate
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.profilers import AdvancedProfiler, SimpleProfiler
+from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 
 from nmt.checkpoint import check_resumable
 from nmt.checks import UserError
@@ -21,39 +21,12 @@ from nmt.data.batch import Batch
 from nmt.data.datamodule import TranslationDataModule
 from nmt.special_tokens import PAD
 from nmt.tokenizer import Tokenizer
-from nmt.training.callbacks import LastCheckpoint
+from nmt.training.callbacks import LastCheckpoint, ProgressBar, ValidationLines, Validations
 from nmt.training.module import TranslationModule
 from nmt.training.resume import RunRecord, WholeCheckpointIO, checkpoint_to_resume, continue_csv_log
 from nmt.training.run_folder import processes_and_nodes, under_torchrun
 
 logger = logging.getLogger(__name__)
-
-
-_SHOWN = 60  # characters of a sentence
-
-
-def out_of_memory(batch: Batch | None, tokenizer: Tokenizer, *, validating: bool) -> str:
-    """Returns one sentence that names the batch, its longest pair and the option to lower.
-
-    Args:
-        batch: The newest one; None before the first.
-        tokenizer: Of its ids.
-        validating: Whether it is one of validation.
-    """
-    if batch is None:
-        return "the GPU's memory is too small for this model: lower model.width or use another GPU."
-    option = "data.eval_token_budget" if validating else "data.token_budget"
-    more = "" if validating else " (and raise trainer.accumulate_grad_batches as much)"
-    source, target = batch.source.cpu(), batch.target_out.cpu()
-    lengths = (source != PAD).sum(1), (target != PAD).sum(1)
-    longest = int((lengths[0] + lengths[1]).argmax())
-    texts = [tokenizer.decode(side[longest].tolist())[:_SHOWN] for side in (source, target)]
-    kind = "validation" if validating else "training"
-    return (
-        f"the GPU's memory is too small for a {kind} batch of {len(batch)} pairs, "
-        f"{source.shape[1]} source and {target.shape[1]} target tokens long (the longest pair, "
-        f"number {int(batch.index[longest])}: {texts[0]!r} = {texts[1]!r}): lower {option}{more}."
-    )
 
 
 def build_module(config: DictConfig, data: TranslationDataModule) -> TranslationModule:
@@ -74,44 +47,84 @@ def build_module(config: DictConfig, data: TranslationDataModule) -> Translation
     )
 
 
+# What a run sets by itself, and what does it instead of the trainer's option.
+_RESERVED = {
+    "val_check_interval": "num_validations",
+    "logger": "the group logger",
+    "callbacks": "the group callbacks",
+    "plugins": "nothing; our checkpoints need their own",
+    "default_root_dir": "hydra.run.dir",
+    "overfit_batches": "debug=overfit trainer.limit_train_batches=N",
+}
+
+
 def build_trainer(config: DictConfig) -> pl.Trainer:
-    """Builds Lightning's trainer: validation every so many updates, precision by the device.
+    """Builds Lightning's trainer with our callbacks, precision chosen by the device.
 
     Raises:
         UserError: These options do not go together.
     """
-    steps, accumulate = config.trainer.max_steps, config.trainer.accumulate_grad_batches
-    precision = config.trainer.precision
+    options = config.trainer
+    for name, instead in _RESERVED.items():
+        if name in options:
+            raise UserError(f"trainer.{name} would be overwritten; use {instead}.")
+    precision = options.precision
     if precision == "auto":
-        on_gpu = config.trainer.accelerator != "cpu" and torch.cuda.is_available()
+        on_gpu = options.accelerator != "cpu" and torch.cuda.is_available()
         precision = "bf16-mixed" if on_gpu and torch.cuda.is_bf16_supported() else "32-true"
-    if (
-        precision != "32-true"
-        and config.optimizer.get("fused")
-        and config.trainer.gradient_clip_val
-    ):
+    if precision == "16-mixed" and config.optimizer.get("fused") and options.gradient_clip_val:
         raise UserError(
-            f"optimizer.fused=true with trainer.precision={precision}: Lightning cannot clip its "
-            "gradients; set optimizer.fused=false, trainer.precision=32-true or "
+            "optimizer.fused=true with trainer.precision=16-mixed: its gradients cannot be "
+            "clipped; set optimizer.fused=false, trainer.precision=bf16-mixed or "
             "trainer.gradient_clip_val=null."
         )
-    devices, nodes = config.trainer.devices, config.trainer.num_nodes
+    devices, nodes = options.devices, options.num_nodes
     if devices == "auto" and under_torchrun():
         devices, nodes = processes_and_nodes()
-    callbacks = [instantiate(callback) for callback in config.callbacks.values() if callback]
+    show_bar = options.get("enable_progress_bar", True)
     trainer: pl.Trainer = instantiate(
-        config.trainer,
+        options,
         devices=devices,
         num_nodes=nodes,
         precision=precision,
-        # The one that saves the states of all others comes last.
-        callbacks=sorted(callbacks, key=lambda callback: isinstance(callback, LastCheckpoint)),
-        logger=instantiate(config.logger) if config.logger else False,
-        val_check_interval=max(1, steps // config.num_validations) * accumulate,
+        callbacks=_callbacks(config, bar=show_bar and sys.stdout.isatty(), lines=show_bar),
+        enable_progress_bar=show_bar and sys.stdout.isatty(),
+        logger=instantiate(config.logger) if config.get("logger") else False,
+        val_check_interval=1,  # `Validations` sets it
         default_root_dir=config.run_dir,
         plugins=[WholeCheckpointIO()],
+        profiler=_profiler(options.profiler, config.run_dir),
     )
+    if isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
+        raise UserError(
+            f"trainer.strategy={options.strategy} starts processes that cannot be resumed or "
+            "stopped cleanly; use trainer.strategy=ddp."
+        )
     return trainer
+
+
+def _callbacks(config: DictConfig, *, bar: bool, lines: bool) -> list[pl.Callback]:
+    callbacks = [instantiate(callback) for callback in config.callbacks.values() if callback]
+    if not bar:
+        bars = [callback for callback in callbacks if isinstance(callback, ProgressBar)]
+        callbacks = [callback for callback in callbacks if callback not in bars]
+        if bars and lines:
+            callbacks.append(ValidationLines())
+    for callback in callbacks:
+        monitor, mode = getattr(callback, "monitor", None), getattr(callback, "mode", None)
+        better = "max" if str(monitor).endswith("_bleu") else "min"
+        if str(monitor).startswith("valid_") and mode != better:
+            name = type(callback).__name__
+            raise UserError(f"mode is {mode!r} in {name}; it must be {better} for {monitor}.")
+    # `Validations` decides before all others look, and the one that saves their states comes last.
+    callbacks.sort(key=lambda callback: isinstance(callback, LastCheckpoint))
+    return [Validations(config.num_validations), *callbacks]
+
+
+def _profiler(chosen: Any, run_dir: str) -> Any:
+    """Returns Lightning's profiler by name with its report in the run folder."""
+    named = {"simple": SimpleProfiler, "advanced": AdvancedProfiler}
+    return named[chosen](dirpath=run_dir, filename="profile") if chosen in named else chosen
 
 
 def fit(
@@ -171,3 +184,30 @@ def fit(
         logger.warning("No validation was run, so there is no best checkpoint: using the last.")
         return checkpoints / "last.ckpt"
     return best
+
+
+_SHOWN = 60  # characters of a sentence
+
+
+def out_of_memory(batch: Batch | None, tokenizer: Tokenizer, *, validating: bool) -> str:
+    """Returns one sentence that names the batch, its longest pair and the option to lower.
+
+    Args:
+        batch: The newest one; None before the first.
+        tokenizer: Of its ids.
+        validating: Whether it is one of validation.
+    """
+    if batch is None:
+        return "the GPU's memory is too small for this model: lower model.width or use another GPU."
+    option = "data.eval_token_budget" if validating else "data.token_budget"
+    more = "" if validating else " (and raise trainer.accumulate_grad_batches as much)"
+    source, target = batch.source.cpu(), batch.target_out.cpu()
+    lengths = (source != PAD).sum(1), (target != PAD).sum(1)
+    longest = int((lengths[0] + lengths[1]).argmax())
+    texts = [tokenizer.decode(side[longest].tolist())[:_SHOWN] for side in (source, target)]
+    kind = "validation" if validating else "training"
+    return (
+        f"the GPU's memory is too small for a {kind} batch of {len(batch)} pairs, "
+        f"{source.shape[1]} source and {target.shape[1]} target tokens long (the longest pair, "
+        f"number {int(batch.index[longest])}: {texts[0]!r} = {texts[1]!r}): lower {option}{more}."
+    )

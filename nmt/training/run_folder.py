@@ -1,66 +1,20 @@
 """Where a run writes: `outputs/<data>-<model>/<time>/`, or where its checkpoint lies.
 
-The processes that torchrun or SLURM start must agree on it. Those of Lightning's own launcher are
-told.
-
-What torchrun tells its processes: who they are, and where they meet before they compute.
+The processes that torchrun or SLURM start agree on it; those of Lightning's own launcher are told.
+Two runs never share a folder, one after the other or at the same time.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from nmt.checks import UserError
-
-
-def under_torchrun() -> bool:
-    """Returns whether torchrun started this process."""
-    return "TORCHELASTIC_RUN_ID" in os.environ
-
-
-def rank_and_ranks() -> tuple[int, int]:
-    """Returns the number of this process of torchrun, from 0, and how many there are."""
-    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-
-
-def processes_and_nodes() -> tuple[int, int]:
-    """Returns how many processes torchrun started on each node, and on how many nodes."""
-    each = int(os.environ["LOCAL_WORLD_SIZE"])
-    return each, int(os.environ["WORLD_SIZE"]) // each
-
-
-class MeetingPoint:
-    """Values that torchrun's processes give each other through its store, without computing.
-
-    Args:
-        purpose: Keeps the values of one use apart from those of others.
-    """
-
-    def __init__(self, purpose: str) -> None:
-        import torch.distributed  # only here: it takes seconds
-
-        self._store = torch.distributed.TCPStore(  # type: ignore[attr-defined]
-            os.environ["MASTER_ADDR"],
-            int(os.environ["MASTER_PORT"]),
-            is_master=False,
-            timeout=timedelta(minutes=10),
-        )
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        self._prefix = f"nmt/{purpose}/{attempt}"
-
-    def give(self, value: str) -> None:
-        """Leaves a value of this process."""
-        self._store.set(f"{self._prefix}/{os.environ['RANK']}", value)
-
-    def take(self, rank: int, *, longest_wait: timedelta = timedelta(minutes=10)) -> str:
-        """Waits for the value of a process, and returns it."""
-        key = f"{self._prefix}/{rank}"
-        self._store.wait([key], longest_wait)
-        value: str = self._store.get(key).decode()
-        return value
-
 
 OUTPUTS = Path("outputs")
 
@@ -70,7 +24,7 @@ def run_directory(ckpt_path: str | None, data: str, model: str, time: str) -> st
 
     Args:
         ckpt_path: None for a new run; `last` for the newest `last.ckpt` of this data and model;
-            or the path of a checkpoint, whose run goes on in its own folder.
+            or the path of a checkpoint, whose run is resumed in its own folder.
         data: Name of the data config.
         model: Name of the model config.
         time: What names a new run.
@@ -116,17 +70,81 @@ def make_run_folder(run_dir: str) -> str:
     return str(Path(run_dir).resolve())
 
 
+@contextmanager
+def sole_use(run_dir: str, ckpt_path: str | None, *, leader: bool) -> Iterator[None]:
+    """Keeps a run's folder for one run: no other one is in it, and none comes meanwhile.
+
+    Args:
+        run_dir: The folder.
+        ckpt_path: What the run resumes from; its own checkpoints may be there.
+        leader: Whether this is the first process of the run; it holds the lock.
+
+    Raises:
+        UserError: The folder holds another run, or one that is being made.
+    """
+    checkpoints = Path(run_dir) / "checkpoints"
+    own = ckpt_path is not None and (
+        ckpt_path == "last" or Path(ckpt_path).resolve().parent == checkpoints.resolve()
+    )
+    if not own and (any(checkpoints.glob("*.ckpt")) or (Path(run_dir) / "metrics.json").exists()):
+        raise UserError(
+            f"{run_dir} holds a run already: give another hydra.run.dir, or resume that run with "
+            f"ckpt_path={checkpoints / 'last.ckpt'}."
+        )
+    if not leader:
+        yield
+        return
+    lock = FileLock(Path(run_dir) / ".running", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise UserError(f"another process is training in {run_dir}: give another one.") from None
+    try:
+        yield
+    finally:
+        Path(lock.lock_file).unlink(missing_ok=True)
+        lock.release()
+
+
+def under_torchrun() -> bool:
+    """Returns whether torchrun started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def processes_and_nodes() -> tuple[int, int]:
+    """Returns how many processes torchrun started on each node, and on how many nodes."""
+    each = int(os.environ["LOCAL_WORLD_SIZE"])
+    return each, int(os.environ["WORLD_SIZE"]) // each
+
+
 def _new(runs: Path, time: str) -> str:
     """Returns a folder for a new run, the same in all its processes."""
-    if int(os.environ.get("SLURM_NTASKS", "1")) > 1 and "SLURM_PROCID" in os.environ:
+    tasks = int(os.environ.get("SLURM_NTASKS", "1"))
+    # Lightning does not count an interactive shell as a job either.
+    interactive = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
+    if tasks > 1 and "SLURM_PROCID" in os.environ and not interactive:
         # Also the same after SLURM has put the job back into its queue.
         return str(runs / f"job-{os.environ['SLURM_JOB_ID']}.{os.environ.get('SLURM_STEP_ID', 0)}")
     if not under_torchrun():
         return str(_unused(runs / time))
-    meeting_point = MeetingPoint("run_dir")
-    if rank_and_ranks()[0] == 0:
-        meeting_point.give(str(_unused(runs / time)))
-    return meeting_point.take(0)
+    return _of_the_first(runs / time)
+
+
+def _of_the_first(folder: Path) -> str:
+    """Returns the folder that the first process of torchrun takes; they meet in its store."""
+    import torch.distributed  # only here: it takes seconds
+
+    store = torch.distributed.TCPStore(  # type: ignore[attr-defined]
+        os.environ["MASTER_ADDR"],
+        int(os.environ["MASTER_PORT"]),
+        is_master=False,
+        timeout=timedelta(minutes=10),
+    )
+    key = f"nmt/run_dir/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+    if os.environ["RANK"] == "0":
+        store.set(key, str(_unused(folder)))
+    found: str = store.get(key).decode()  # waits for it
+    return found
 
 
 def _unused(directory: Path) -> Path:

@@ -24,7 +24,7 @@ from nmt.data.files import read_lines
 from nmt.data.sampler import TokenBatchSampler
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import Tokenizer, train_tokenizer
-from nmt.training.module import summed_cross_entropy
+from nmt.training.loss import summed_cross_entropy
 from scripts.benchmarks.timing import interleaved_rates
 
 Examples = list[dict[str, Any]]
