@@ -161,6 +161,8 @@ def _refusal(error: Exception) -> str:
         quoted = shlex.quote(f'{key}="{value}"')
         return f"cannot read {error.override!r}: write key=value and quote the value: {quoted}"
     text, _, _ = str(error).partition("Config search path:")
+    if ours := text.partition("UserError raised while resolving interpolation: ")[2]:
+        return ours.partition("\n")[0]  # of a resolver of ours
     if isinstance(error.__cause__, OmegaConfBaseException):
         text = f"{text} {str(error.__cause__).partition(chr(10))[0]}"
     return text.strip() + _nearest_option()

@@ -40,7 +40,6 @@ def opened_without_encoding(source):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_text_files_are_opened_with_an_encoding(path):
-    """(case 117)."""
     assert list(opened_without_encoding(path.read_text(encoding="utf-8"))) == []
 
 

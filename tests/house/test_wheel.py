@@ -1,4 +1,4 @@
-"""The wheel alone, unpacked anywhere, is enough to train and to translate (case 120)."""
+"""The wheel alone, unpacked anywhere, is enough to train and to translate."""
 
 import configparser
 import os

@@ -1,4 +1,4 @@
-"""Two processes on the CPU, launched once; every test looks at what they left (case 70)."""
+"""Two processes on the CPU, launched once; every test looks at what they left."""
 
 import os
 import signal
@@ -66,7 +66,7 @@ def flat(lists):
     return [item for inner in lists for item in inner]
 
 
-def test_two_ranks_make_the_updates_of_one_process(ranks, one):  # (cases 51, 52)
+def test_two_ranks_make_the_updates_of_one_process(ranks, one):
     alone = one("train_with_sgd")
     for rank in ranks:
         for name, weight in alone["weights"].items():
@@ -82,14 +82,14 @@ def test_both_ranks_hold_the_same_weights_to_the_last_bit(ranks):
         assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_the_ranks_share_the_pairs_of_an_epoch(ranks):  # (case 60)
+def test_the_ranks_share_the_pairs_of_an_epoch(ranks):
     first, second = (rank["train_with_sgd"]["seen"][0] for rank in ranks)
     assert not set(first) & set(second)
     assert sorted(first + second) == list(range(len(ddp_program.MANY)))
 
 
 def test_validation_is_that_of_one_process_to_the_last_digit(ranks, one):
-    """(cases 54, 59, 64) 1, 5 and 7 sentences: uneven shares, and an empty one."""
+    """1, 5 and 7 sentences: uneven shares, and an empty one."""
     alone = one("validate")
     assert [found["batches"] for found in alone] == [1, 5, 7]
     assert [[found["batches"] for found in rank["validate"]] for rank in ranks] == [
@@ -103,7 +103,7 @@ def test_validation_is_that_of_one_process_to_the_last_digit(ranks, one):
     assert all(0 < found["valid_bleu"] < 100 for found in alone[1:])
 
 
-def test_an_odd_number_of_batches_ends_every_epoch_on_both_ranks(ranks):  # (cases 14, 63)
+def test_an_odd_number_of_batches_ends_every_epoch_on_both_ranks(ranks):
     few = [rank["few_pairs"] for rank in ranks]
     assert few[0]["length"] == few[1]["length"]
     for epoch in zip(few[0]["seen"], few[1]["seen"], strict=True):
@@ -112,12 +112,12 @@ def test_an_odd_number_of_batches_ends_every_epoch_on_both_ranks(ranks):  # (cas
     assert all(rank["warned"] for rank in few)
 
 
-def test_the_ranks_see_another_order_in_each_epoch(ranks):  # (case 62)
+def test_the_ranks_see_another_order_in_each_epoch(ranks):
     first, second, third = ranks[0]["few_pairs"]["seen"]
     assert first != second != third != first
 
 
-def test_there_is_one_set_of_files_and_one_best(ranks):  # (case 65)
+def test_there_is_one_set_of_files_and_one_best(ranks):
     for rank in ranks:
         result = rank["train_with_sgd"]
         assert result["files"] == ["best.ckpt", "config.yaml", "last.ckpt", "metrics.csv"]
@@ -127,7 +127,7 @@ def test_there_is_one_set_of_files_and_one_best(ranks):  # (case 65)
         assert len({rank["train_with_sgd"]["metrics"][name].item() for rank in ranks}) == 1
 
 
-def test_a_nan_of_one_rank_is_skipped_and_counted_by_both(ranks):  # (case 53)
+def test_a_nan_of_one_rank_is_skipped_and_counted_by_both(ranks):
     for rank in ranks:
         assert rank["skip_on_all_ranks"]["skipped"] == 1
         assert all(w.isfinite().all() for w in rank["skip_on_all_ranks"]["weights"].values())

@@ -1,4 +1,4 @@
-"""Several processes from outside: torchrun and SLURM agree on a folder, and share a translation."""
+"""Where runs write: the processes of torchrun and SLURM agree, and two runs never meet."""
 
 import os
 import signal
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from number_words import corpus_options, make_run, model_options, trainer_options
+from number_words import corpus_options, model_options, trainer_options
 
-from nmt.cli.translate import main
-from nmt.training.run_folder import MeetingPoint, run_directory
+from nmt.checks import UserError
+from nmt.training.run_folder import run_directory, sole_use
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,79 +63,36 @@ def test_the_tasks_of_a_slurm_job_write_into_one_folder_also_after_a_requeue(mon
         assert run_directory(None, "toy", "rnn", clock) == "outputs/toy-rnn/job-17.0"
 
 
-def test_values_are_taken_from_the_rank_that_gave_them(as_rank):
-    as_rank(1)
-    MeetingPoint("test").give("one")
-    as_rank(0)
-    MeetingPoint("test").give("zero")
-    assert [MeetingPoint("test").take(rank) for rank in (0, 1)] == ["zero", "one"]
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    run = make_run(
-        *corpus_options(folder / "text"),
-        *model_options("rnn"),
-        *trainer_options(folder / "run", max_steps=2),
-    )
-    return str(run.fit())
-
-
-@pytest.mark.parametrize(("lines", "name"), [(7, "out"), (1, "out"), (7, "0.out")])
-def test_two_ranks_translate_each_line_once_in_order(
-    as_rank, checkpoint, tmp_path, caplog, lines, name
-):
-    """(case 66) The second rank first: what it wrote is not seen before the first joins it."""
-    words = ["one", "two", "three", "", "five", "four", "one two"]
-    text = "\ufeff" + "\r\n".join(words[:lines])
-    (tmp_path / "in").write_text(text, encoding="utf-8", newline="")
-    options = [checkpoint, "--input", str(tmp_path / "in"), "--num-hypotheses", "2"]
-    options += ["--max-source-length", "1"]
-    assert main([*options, "--beam-size", "2", "--output", str(tmp_path / "alone")]) == 0
-    warned = caplog.messages[:]
-    assert [message.split(" has")[0] for message in warned] == ["line 7"][: lines // 7]
-    caplog.clear()
-    for rank in (1, 0):
-        assert not (tmp_path / name).exists()
-        as_rank(rank)
-        assert main([*options, "--beam-size", "2", "--output", str(tmp_path / name)]) == 0
-    assert sorted(caplog.messages) == sorted(warned)
-    assert (tmp_path / name).read_bytes() == (tmp_path / "alone").read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["alone", "in", name])
-
-
-def test_several_ranks_cannot_share_standard_input(as_rank, checkpoint, capsys):
-    as_rank(0)
-    assert main([checkpoint]) == 1
-    assert "give --input FILE and --output FILE" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "message"),
-    [
-        ("in", "in", "in is read from too: write to another file."),
-        ("in", "model.ckpt", "model.ckpt is read from too: write to another file."),
-        ("in", "folder", "folder is a directory: give the name of a file."),
-        ("none", "out", "none cannot be opened: No such file or directory."),
-    ],
-)
-def test_a_rank_refuses_files_before_it_translates(
-    as_rank, checkpoint, tmp_path, monkeypatch, capsys, source, target, message
-):
+def test_an_interactive_shell_of_slurm_makes_a_new_folder_for_each_run(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    Path("model.ckpt").symlink_to(checkpoint)
-    Path("in").write_text("one\n", encoding="utf-8")
-    Path("folder").mkdir()
-    before = sorted(tmp_path.iterdir())
-    as_rank(0)
-    assert main(["model.ckpt", "--input", source, "--output", target]) == 1
-    assert capsys.readouterr().err == f"error: {message}\n"
-    assert sorted(tmp_path.iterdir()) == before
+    for name, value in {"NTASKS": "2", "JOB_ID": "7", "PROCID": "0", "JOB_NAME": "bash"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    found = [run_directory(None, "toy", "rnn", "2001") for _ in range(2)]
+    assert found == ["outputs/toy-rnn/2001", "outputs/toy-rnn/2001_2"]
+
+
+def test_a_folder_is_for_one_run(tmp_path):
+    with (
+        sole_use(str(tmp_path), None, leader=True),
+        pytest.raises(UserError, match="another process is training"),
+        sole_use(str(tmp_path), None, leader=True),
+    ):
+        pass
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    last.parent.mkdir()
+    last.touch()
+    with (
+        pytest.raises(UserError, match="holds a run already"),
+        sole_use(str(tmp_path), None, leader=False),
+    ):
+        pass
+    with sole_use(str(tmp_path), str(last), leader=True):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
 
 
 def test_a_rank_that_dies_ends_the_job_and_leaves_no_process(tmp_path):
-    """(cases 67, 69) Two processes of Lightning's own launcher, relative paths, one folder."""
+    """Two processes of Lightning's own launcher, relative paths, one folder."""
     corpus = corpus_options(tmp_path / "text")
     options = trainer_options(Path("run"), max_steps=100_000)
     command = [

@@ -36,14 +36,14 @@ def test_loss_is_the_sum_of_the_formula_over_real_tokens(logits, target, smoothi
     assert loss.item() == pytest.approx(expected, rel=1e-6)
 
 
-def test_loss_over_tokens_is_the_mean_of_torch(logits, target):  # (case 50)
+def test_loss_over_tokens_is_the_mean_of_torch(logits, target):
     mean = F.cross_entropy(logits.transpose(1, 2), target, ignore_index=PAD, label_smoothing=0.1)
     assert (summed_cross_entropy(logits, target, smoothing=0.1) / 10).item() == pytest.approx(
         mean.item(), rel=1e-6
     )
 
 
-def test_fifty_columns_of_padding_change_neither_loss_nor_gradient(logits, target):  # (case 50)
+def test_fifty_columns_of_padding_change_neither_loss_nor_gradient(logits, target):
     loss = summed_cross_entropy(logits, target, smoothing=0.1)
     (gradient,) = torch.autograd.grad(loss, logits)
     wide = torch.cat([logits, torch.randn(B, 50, V)], dim=1).detach().requires_grad_()
@@ -66,7 +66,7 @@ def test_equal_logits_cost_the_logarithm_of_the_vocabulary(target, smoothing):
     assert loss.item() == pytest.approx(10 * math.log(V), rel=1e-6)
 
 
-def test_a_batch_of_nothing_but_padding_costs_nothing(logits):  # (case 53)
+def test_a_batch_of_nothing_but_padding_costs_nothing(logits):
     loss = summed_cross_entropy(logits, torch.full((B, T), PAD), smoothing=0.1)
     loss.backward()
     assert loss.item() == 0

@@ -93,7 +93,7 @@ def state(run, name="last"):
 def test_a_resumed_run_equals_one_that_was_never_interrupted(
     build, uninterrupted, tmp_path, every, crash, workers
 ):
-    """(case 76) Weights, optimizer, counters, and every row of the log, bit for bit."""
+    """Weights, optimizer, counters, and every row of the log, bit for bit."""
     options = (tmp_path, f"data.num_workers={workers}")
     broken = build(*options, every=every, callbacks=(Crash(crash),))
     with pytest.raises(RuntimeError, match="the power failed"):

@@ -7,7 +7,7 @@ INVERSE = InverseSquareRoot(warmup=13)
 
 
 @pytest.mark.parametrize("schedule", [COSINE, INVERSE])
-def test_warmup_is_linear_and_reaches_the_peak_at_its_last_update(schedule):  # (case 56)
+def test_warmup_is_linear_and_reaches_the_peak_at_its_last_update(schedule):
     factors = [schedule(update) for update in range(13)]
     assert factors == pytest.approx([(number + 1) / 13 for number in range(13)])
     assert factors[-1] == 1.0

@@ -1,18 +1,31 @@
 import logging
 import math
+from typing import ClassVar
 
 import pytest
 import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
 from models_for_tests import MODEL_NAMES
-from number_words import WORDS, corpus_options, make_run, model_options, pairs, trainer_options
+from number_words import (
+    WORDS,
+    compose,
+    corpus_options,
+    make_run,
+    model_options,
+    pairs,
+    trainer_options,
+)
+from omegaconf import OmegaConf
 from torch.utils.data import DataLoader
 
 from nmt.checkpoint import load_checkpoint
+from nmt.checks import UserError
 from nmt.data.batch import collate
 from nmt.evaluation.metrics import bleu
 from nmt.special_tokens import PAD
+from nmt.training.callbacks import SameBatches
+from nmt.training.run import build_trainer
 
 SGD = {"_target_": "torch.optim.SGD", "lr": 0.125}
 CONSTANT = {"_target_": "nmt.training.schedules.Cosine", "updates": 1000, "warmup": 0}
@@ -92,7 +105,7 @@ def step_by_hand(run, indices):
 
 @pytest.mark.parametrize("accumulate", [1, 8])
 def test_an_update_is_the_mean_over_the_tokens_of_its_micro_batches(options, accumulate):
-    """(case 51) Lengths differ, so a mean of means would be another number."""
+    """Lengths differ, so a mean of means would be another number."""
     one_pair_each = {"train": [*pairs(7, longest=3), ("one " * 20, "eins " * 20)]}
     watch = Watch()
     run = make_run(
@@ -125,7 +138,7 @@ def test_clipping_bounds_the_gradient_of_the_mean_loss(options):
 
 
 def test_an_update_without_tokens_or_with_a_nan_is_skipped_and_counted(options):
-    """(case 53) Four updates: good, all padding, not a number, good."""
+    """Four updates: good, all padding, not a number, good."""
     good = [{"index": i, "source_ids": [5, 7], "target_ids": [7, 5, 9]} for i in range(3)]
     batches = [collate(good) for _ in range(4)]
     object.__setattr__(batches[1], "target_out", torch.full_like(batches[1].target_out, PAD))
@@ -157,7 +170,7 @@ def test_an_update_without_tokens_or_with_a_nan_is_skipped_and_counted(options):
 # --- Counting updates ---------------------------------------------------------------------
 
 
-def test_the_rate_follows_updates_and_peaks_at_the_last_of_the_warmup(options):  # (case 56)
+def test_the_rate_follows_updates_and_peaks_at_the_last_of_the_warmup(options):
     run = make_run(*options(max_steps=7, accumulate_grad_batches=2), "optimizer.lr=0.01")
     run.fit()
     rates = {int(row["step"]): float(row["lr"]) for row in run.log if row["lr"]}
@@ -168,17 +181,52 @@ def test_the_rate_follows_updates_and_peaks_at_the_last_of_the_warmup(options): 
 
 
 def test_the_last_micro_batches_of_an_epoch_make_an_update(options, caplog):
-    """(cases 58, 114) 5 batches by twos are 3 updates; with no validation the last is kept."""
+    """5 batches by twos are 3 updates, fewer than the budget: the last is validated."""
     run = make_run(
         *options(max_steps=100, max_epochs=1, accumulate_grad_batches=2, limit_train_batches=5)
     )
     with caplog.at_level(logging.WARNING):
         best = run.fit()
     assert run.trainer.global_step == 3
-    assert [row["step"] for row in run.log] == ["1", "2", "3"]
-    assert best == run.checkpoints / "last.ckpt"
+    assert [row["step"] for row in run.log if row["loss"]] == ["1", "2", "3"]
+    assert best == run.checkpoints / "best.ckpt"
     assert load_checkpoint(best).updates == 3
-    assert "no best checkpoint" in caplog.text
+    assert "ends the run after 3 updates" in caplog.text
+
+
+def test_a_run_validates_as_often_as_asked_and_at_its_end(options, caplog):
+    run = make_run(*options(max_steps=10), "num_validations=4", "scheduler.warmup=20")
+    with caplog.at_level(logging.WARNING):
+        run.fit()
+    assert [row["step"] for row in run.log if row["valid_bleu"]] == ["2", "5", "8", "10"]
+    assert "scheduler.warmup=20 is as long as the run" in caplog.text
+
+
+def test_overfitting_sees_the_same_batches_in_each_epoch(options):
+    class Seen(pl.Callback):
+        epochs: ClassVar = {}
+
+        def on_train_batch_start(self, trainer, module, batch, index):
+            self.epochs.setdefault(trainer.current_epoch, []).append(batch.index.tolist())
+
+    options = options(max_steps=6, limit_train_batches=2)
+    make_run(*options, callbacks=(SameBatches(), Seen())).fit()
+    assert Seen.epochs[0] == Seen.epochs[1] == Seen.epochs[2]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "instead"),
+    [
+        ("val_check_interval", 1, "num_validations"),
+        ("overfit_batches", 2, "debug=overfit"),
+        ("strategy", "ddp_spawn", "strategy=ddp"),
+    ],
+)
+def test_trainer_options_that_could_not_be_obeyed_are_refused(options, option, value, instead):
+    config = compose(*options(), "trainer.devices=2")
+    OmegaConf.update(config, f"trainer.{option}", value, force_add=True)
+    with pytest.raises(UserError, match=instead):
+        build_trainer(config)
 
 
 def test_every_target_token_is_counted_once_an_epoch(options):
@@ -199,7 +247,7 @@ def test_a_run_that_makes_no_update_is_refused(options):
 # --- Validation ---------------------------------------------------------------------------
 
 
-def test_validation_does_not_depend_on_how_it_is_batched(options):  # (case 54)
+def test_validation_does_not_depend_on_how_it_is_batched(options):
     found = [
         make_run(*options(f"data.eval_token_budget={budget}", splits={"valid": 17})).validate()
         for budget in (1, 67, 10_000)
@@ -210,7 +258,7 @@ def test_validation_does_not_depend_on_how_it_is_batched(options):  # (case 54)
         assert other["valid_bleu"] == found[0]["valid_bleu"]
 
 
-def test_perplexity_is_of_the_unsmoothed_loss_and_starts_near_the_vocabulary(options):  # (case 55)
+def test_perplexity_is_of_the_unsmoothed_loss_and_starts_near_the_vocabulary(options):
     run = make_run(*options("label_smoothing=0.1"))
     found = run.validate()
     batch = run.data._pairs("valid")[range(7)]
@@ -223,7 +271,7 @@ def test_perplexity_is_of_the_unsmoothed_loss_and_starts_near_the_vocabulary(opt
     assert size / 3 < found["valid_perplexity"] < size * 3
 
 
-def test_a_hopeless_model_has_infinite_perplexity_and_raises_nothing(options):  # (case 55)
+def test_a_hopeless_model_has_infinite_perplexity_and_raises_nothing(options):
     run = make_run(*options())
     with torch.no_grad():
         for parameter in run.module.model.parameters():
@@ -231,7 +279,7 @@ def test_a_hopeless_model_has_infinite_perplexity_and_raises_nothing(options):  
     assert run.validate()["valid_perplexity"] == math.inf
 
 
-def test_validation_leaves_no_trace_in_training(options):  # (case 36)
+def test_validation_leaves_no_trace_in_training(options):
     weights = []
     for validations in (1, 5):
         run = make_run(*options(f"num_validations={validations}", dropout=0.3))
@@ -242,7 +290,7 @@ def test_validation_leaves_no_trace_in_training(options):  # (case 36)
 
 
 @pytest.mark.parametrize("name", MODEL_NAMES)
-def test_eight_pairs_are_learnt_by_heart(options, name):  # (case 57)
+def test_eight_pairs_are_learnt_by_heart(options, name):
     eight = [(s, " ".join(reversed(t.split()))) for s, t in pairs(8, longest=5)]
     run = make_run(
         *options(name=name, max_steps=110, splits={"train": eight, "valid": eight}),
@@ -276,7 +324,7 @@ class Scripted(pl.Callback):
 
 
 def test_the_first_of_the_best_checkpoints_is_kept_and_nan_never_wins(options):
-    """(cases 78, 79) The files lie flat, without =, : or / in their names."""
+    """The files lie flat, without =, : or / in their names."""
     scores = Scripted(1.0, 5.0, 5.0, math.nan, 3.0)
     run = make_run(*options("num_validations=5"), callbacks=(scores,))
     best = run.fit()
@@ -286,7 +334,7 @@ def test_the_first_of_the_best_checkpoints_is_kept_and_nan_never_wins(options):
     assert sorted(path.name for path in run.checkpoints.iterdir()) == ["best.ckpt", "last.ckpt"]
 
 
-def test_a_first_nan_gives_way_to_any_number(options):  # (case 79)
+def test_a_first_nan_gives_way_to_any_number(options):
     run = make_run(
         *options("num_validations=3", max_steps=3), callbacks=(Scripted(math.nan, 0.0, 0.0),)
     )
@@ -305,7 +353,7 @@ def test_early_stopping_keeps_the_update_it_stopped_at_and_says_why(options, cap
     assert "Stopped after 4 of 9 updates: Monitored metric valid_bleu did not" in caplog.text
 
 
-def test_the_best_checkpoint_scores_what_was_logged(options):  # (cases 71, 107)
+def test_the_best_checkpoint_scores_what_was_logged(options):
     run = make_run(*options(max_steps=30, splits={"valid": 13}), "optimizer.lr=0.02")
     best = load_checkpoint(run.fit())
     batch = run.data._pairs("valid")[range(13)]
@@ -320,7 +368,7 @@ def test_the_best_checkpoint_scores_what_was_logged(options):  # (cases 71, 107)
     assert score == float(run.log[-1]["valid_bleu"])
 
 
-def test_saved_options_are_plain_and_resolved(options):  # (cases 71, 80)
+def test_saved_options_are_plain_and_resolved(options):
     run = make_run(*options(max_steps=3))
     saved = torch.load(run.fit(), weights_only=True)
     hyper_parameters = saved["hyper_parameters"]
