@@ -30,8 +30,10 @@ def main(config: DictConfig) -> None:
     from nmt.training.callbacks import end_with_parent
     from nmt.training.resume import checkpoint_to_resume
     from nmt.training.run import build_module, build_trainer, fit
+    from nmt.training.threads import threads_of_run
 
     _quieten()
+    config.threads = threads_of_run(config)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     pl.seed_everything(config.seed, workers=True, verbose=False)

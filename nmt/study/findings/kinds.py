@@ -36,9 +36,10 @@ def measure(run: TrainedRun) -> Mapping[str, Any]:
 
 
 def score(comparison: Comparison) -> Mapping[str, Any]:
-    """Scores the inputs of each kind by length; None where the corpus does not know kinds."""
+    """Scores the inputs of each kind by length; None where the corpus does not know two kinds."""
     texts = comparison.main.texts
-    if any(sentence.kind is None for sentence in texts):
+    kinds = {sentence.kind for sentence in texts}
+    if None in kinds or len(kinds) < 2:
         return {"kinds": None}
     found = {}
     for kind in sorted({str(sentence.kind) for sentence in texts}, reverse=True):

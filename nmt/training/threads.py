@@ -1,0 +1,77 @@
+"""How many threads an update gets on a CPU: all on an idle machine, one on a busy one.
+
+PyTorch's threads wait for each other after every operation, and spin while they wait. Where another
+program holds one of the cores, all of them wait for it: two threads on two cores can then be thirty
+times slower than one. The number of threads is part of a result (sums are made in another order),
+so it is chosen once, at the start of a run, and a resumed run takes it from there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import statistics
+import time
+from pathlib import Path
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+logger = logging.getLogger(__name__)
+
+ROUNDS = 25
+PATIENCE = 0.4  # seconds; on a busy machine a single round can take that long
+WORTH = 0.85  # of the time of one thread; above it more threads are not worth their cores
+
+
+def threads_of_run(config: DictConfig) -> int | None:
+    """Returns the number of threads of a run; None leaves PyTorch's and Lightning's choice.
+
+    It is the option `threads`, else that of the run to be resumed, else what a probe of half a
+    second chooses. The choice is left alone where OMP_NUM_THREADS is set, on a GPU, and with
+    several processes, whose threads Lightning divides.
+    """
+    if config.threads is not None:
+        return int(config.threads)
+    on_gpu = config.trainer.accelerator != "cpu" and torch.cuda.is_available()
+    one_process = config.trainer.devices in ("auto", 1, "1") and config.trainer.num_nodes == 1
+    if on_gpu or not one_process or "OMP_NUM_THREADS" in os.environ:
+        return None
+    recorded = Path(config.run_dir) / "config.yaml"
+    if config.ckpt_path is not None and recorded.is_file():
+        earlier = OmegaConf.load(recorded).get("threads")
+        if earlier is not None and earlier <= torch.get_num_threads():
+            return int(earlier)
+    most, chosen = torch.get_num_threads(), choose_threads()
+    if chosen < most:
+        logger.info(
+            "The machine is busy: this run takes 1 thread instead of %d; threads=%d takes all.",
+            *(most, most),
+        )
+    return chosen
+
+
+def choose_threads() -> int:
+    """Returns PyTorch's number of threads where it is clearly faster than one, else 1."""
+    most = torch.get_num_threads()
+    if most == 1:
+        return 1
+    seconds: dict[int, list[float]] = {1: [], most: []}
+    begin = time.perf_counter()
+    while len(seconds[most]) < ROUNDS and time.perf_counter() - begin < PATIENCE:
+        for number, measured in seconds.items():
+            torch.set_num_threads(number)
+            measured.append(_time_small_products())
+    medians = {number: statistics.median(measured) for number, measured in seconds.items()}
+    chosen = most if medians[most] < WORTH * medians[1] else 1
+    torch.set_num_threads(chosen)
+    return chosen
+
+
+def _time_small_products() -> float:
+    """Times operations of the size of a training step's."""
+    rows, weights = torch.ones(512, 128), torch.ones(128, 384)
+    start = time.perf_counter()
+    for _ in range(5):
+        torch.tanh(rows @ weights)
+    return time.perf_counter() - start
