@@ -39,7 +39,7 @@ def threads_of_run(config: DictConfig) -> int | None:
         return None
     recorded = Path(config.run_dir) / "config.yaml"
     if config.ckpt_path is not None and recorded.is_file():
-        earlier = OmegaConf.load(recorded).get("threads")
+        earlier = OmegaConf.select(OmegaConf.load(recorded), "threads")
         if earlier is not None and earlier <= torch.get_num_threads():
             return int(earlier)
     most, chosen = torch.get_num_threads(), choose_threads()

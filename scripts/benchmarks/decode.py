@@ -300,7 +300,7 @@ def shares_of(
     """
     found: dict[str, list[float]] = {name: [] for name in (*PARTS, "bookkeeping")}
     for _ in range(rounds):
-        clock = _Clock.fromkeys(PARTS, 0.0)
+        clock = _Clock(dict.fromkeys(PARTS, 0.0))
         start = time.process_time()
         work(_Timed(model, clock))
         total = time.process_time() - start

@@ -163,7 +163,7 @@ def _measure(
 
 def _ratio(rounds: Sequence[Figures], base: Sequence[Figures]) -> float:
     key = "target_tokens_per_second"
-    return statistics.median(a[key] / b[key] for a, b in zip(rounds, base, strict=True))
+    return float(statistics.median(a[key] / b[key] for a, b in zip(rounds, base, strict=True)))
 
 
 def _print_summary(figures: list[Figures], arguments: argparse.Namespace) -> None:
