@@ -29,8 +29,9 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = ("compare", "training", "checkpoint", "metrics", "probes")
 MODELS = ("rnn", "bahdanau", "sutskever", "transformer")
-# Times and what holds them, versions, names of modules: the keys must be there, not the values.
-MAY_DIFFER = {"seconds", "tokens_per_s", "checkpoint_sha256", "versions", "_target_"}
+# Times and what holds them, versions, names of modules, and the limit of outputs, which follows the
+# source since: the keys must be there, not the values.
+MAY_DIFFER = {"seconds", "tokens_per_s", "checkpoint_sha256", "versions", "_target_", "max_length"}
 MAY_GO = {"ter", "ter_signature"}  # computed on request only
 # In commands {work} is what the tree that runs them writes to, {old} what the old tree writes to,
 # and {tree} the code of the old tree.
