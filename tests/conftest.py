@@ -1,5 +1,7 @@
 """Fixtures for every test."""
 
+import signal
+
 import pytest
 import torch
 from models_for_tests import ALL_NAMES, tiny_model
@@ -17,6 +19,11 @@ def pytest_addoption(parser):
 def pytest_generate_tests(metafunc):
     if "model_name" in metafunc.fixturenames:
         metafunc.parametrize("model_name", metafunc.config.getoption("model") or ALL_NAMES)
+
+
+# A runner in the background (`nohup`, `&`) ignores these, and all that tests start would too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
