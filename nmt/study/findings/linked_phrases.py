@@ -73,9 +73,8 @@ def hits(weights: Floats, links: Pairs) -> list[float]:
         links: Of some of the words.
 
     Returns:
-        The target words that have a link; those of them whose preferred source word is linked to
-        them; what uniform weights and the diagonal would hit in the mean; the linked pairs of
-        words, each of which a perfect link per target word can hit once per target word.
+        The target words that have a link; those of them that attention hits; what uniform weights
+        and what the diagonal would hit; the linked pairs of words.
     """
     num_targets, num_sources = weights.shape
     phrases: dict[int, set[int]] = {}
@@ -143,7 +142,7 @@ def tell(results: Results) -> list[Section]:
         "word whose most attended source word lies in that phrase, while the model reads the "
         "reference. Uniform and diagonal are what a word at random and the word at the same "
         "place in its sentence would hit. The layer is chosen on every other pair and scored on "
-        "the rest. Recall counts pairs of linked words; with one preferred word each, it cannot "
-        "reach 1 where phrases are longer."
+        "the rest. Recall is hits divided by all linked pairs of words: it stays below 1 where "
+        "phrases have several words."
     )
     return [Section("Attention and linked phrases", [text], [], [Table(columns, rows)])]
