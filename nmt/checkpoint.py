@@ -185,22 +185,71 @@ def check_resumable(
             f"checkpoint {path} translates {'-'.join(before)} and this run {'-'.join(languages)}: "
             "resume with data.source_lang and data.target_lang of its run."
         )
-    same_tokenizer = saved["tokenizer"] == tokenizer
-    expected = {_WEIGHTS + name: weight for name, weight in model.state_dict().items()}
-    if _shapes(content["state_dict"]) != _shapes(expected) or not same_tokenizer:
-        other = "model" if same_tokenizer else "tokenizer"
-        raise UserError(
-            f"checkpoint {path} has another {other} than this run: resume with the model and data "
-            "options of its run, which are in its config.yaml."
-        )
-    for name, value in saved["model"].items():
-        if name in options and options[name] != value and name not in _MAY_CHANGE:
-            raise UserError(
-                f"checkpoint {path} has model.{name}={value} and this run {options[name]}: "
-                f"resume with model.{name}={value}."
-            )
+    _check_same_model(content, path, model=model, options=options, tokenizer=tokenizer)
     updates: int = content["global_step"]
     return updates
+
+
+def load_initial_weights(
+    path: str | Path,
+    *,
+    model: torch.nn.Module,
+    options: Mapping[str, Any],
+    tokenizer: bytes,
+    lowercase: bool,
+) -> None:
+    """Gives a new model the weights of a checkpoint, whose languages and data may be others.
+
+    Args:
+        path: Of the checkpoint, perhaps an average.
+        model: Gets the weights.
+        options: What it was built from.
+        tokenizer: The SentencePiece model of this run.
+        lowercase: Whether this run lower-cases its text.
+
+    Raises:
+        UserError: As `read_checkpoint`, or something is not as in the checkpoint.
+    """
+    content = read_checkpoint(path)
+    saved = content["hyper_parameters"]
+    if saved["lowercase"] != lowercase:
+        raise UserError(
+            f"checkpoint {path} has data.lowercase={saved['lowercase']} and this run {lowercase}: "
+            f"start from it with data.lowercase={saved['lowercase']}."
+        )
+    _check_same_model(content, path, model=model, options=options, tokenizer=tokenizer)
+    _load_weights(model, content["state_dict"], path)
+
+
+def _check_same_model(
+    content: Mapping[str, Any],
+    path: str | Path,
+    *,
+    model: torch.nn.Module,
+    options: Mapping[str, Any],
+    tokenizer: bytes,
+) -> None:
+    """Refuses the weights of another model; some options, such as positions, have no weights."""
+    saved = content["hyper_parameters"]
+    if saved["tokenizer"] != tokenizer:
+        raise UserError(
+            f"checkpoint {path} has another tokenizer than this run: resume with the data options "
+            "of its run, which are in its config.yaml, or train it on other data with init_from= "
+            "instead of ckpt_path=."
+        )
+    wanted = [
+        f"model.{name}={value}"
+        for name, value in saved["model"].items()
+        if name in options and options[name] != value and name not in _MAY_CHANGE
+    ]
+    if wanted:
+        raise UserError(f"checkpoint {path} is of another model: give {' '.join(wanted)}.")
+    expected = {_WEIGHTS + name: weight for name, weight in model.state_dict().items()}
+    if _shapes(content["state_dict"]) != _shapes(expected):
+        raise UserError(
+            f"checkpoint {path} has other weights than the model of this run: give the model "
+            "options of its run, which are in its config.yaml."
+        )
 
 
 def average_checkpoints(paths: Sequence[str | Path]) -> dict[str, Any]:

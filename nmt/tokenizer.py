@@ -145,6 +145,18 @@ class Tokenizer:
         ids: list[list[int]] = self._processor.encode(list(map(normalise, self._as_trained(texts))))
         return ids
 
+    def sample(self, ids: Sequence[int], *, alpha: float, seed: int) -> list[int]:
+        """Returns other pieces of the text of these, drawn as `alpha` and the seed say.
+
+        Unigram models draw from all segmentations in proportion to their probability to the power
+        of alpha; BPE models leave out each merge with the probability alpha.
+        """
+        sentencepiece.set_random_generator_seed(seed)
+        drawn: list[int] = self._processor.encode(
+            self._processor.decode(list(ids)), enable_sampling=True, alpha=alpha, nbest_size=-1
+        )
+        return drawn
+
     def _as_trained(self, texts: Sequence[str]) -> Sequence[str]:
         """Returns the texts as the model knows them, in lower case or as they are."""
         if not self.lowercase:

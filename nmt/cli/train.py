@@ -26,6 +26,7 @@ def main(config: DictConfig) -> None:
     import torch
     from hydra.utils import instantiate
 
+    from nmt.checkpoint import read_checkpoint
     from nmt.cli.evaluate import write_results
     from nmt.training.callbacks import end_with_parent
     from nmt.training.resume import checkpoint_to_resume
@@ -39,6 +40,8 @@ def main(config: DictConfig) -> None:
     pl.seed_everything(config.seed, workers=True, verbose=False)
     config.run_dir = make_run_folder(config.run_dir)
     checkpoint_to_resume(config.ckpt_path, Path(config.run_dir) / "checkpoints")  # is it there?
+    if config.init_from is not None:
+        read_checkpoint(config.init_from)  # before any work: is it one?
     trainer = build_trainer(config)  # before the data: it refuses what it cannot do
     end_with_parent(trainer)
     if not trainer.is_global_zero:

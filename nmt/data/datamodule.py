@@ -24,7 +24,13 @@ from nmt.data.corpus import SIDES, SPLITS, Corpus, Origin, build_options
 from nmt.data.files import texts
 from nmt.data.joining import Concatenation, JoinedPairs, join_test
 from nmt.data.loader import TrainLoader, outlive_signals
-from nmt.data.preparation import TokenisedDataset, TokenizerOptions, get_tokenizer, tokenise
+from nmt.data.preparation import (
+    Sampling,
+    TokenisedDataset,
+    TokenizerOptions,
+    get_tokenizer,
+    tokenise,
+)
 from nmt.data.sampler import Share, TokenBatchSampler
 from nmt.tokenizer import Tokenizer, check_unit, count_units, default_unit
 
@@ -339,7 +345,11 @@ class TranslationDataModule(pl.LightningDataModule):
                 for text in self._texts(name)
                 for file in tokenise(text, self.tokenizer, cache_dir=self._cache_dir)
             ]
-            self._tokenised[name] = TokenisedDataset(files)
+            sampling = None
+            alpha = self._tokenizer_options.sampling
+            if name == "train" and alpha is not None:
+                sampling = Sampling(self.tokenizer, alpha, self._seed)
+            self._tokenised[name] = TokenisedDataset(files, sampling)
         return self._tokenised[name]
 
 

@@ -106,7 +106,8 @@ class TrainLoader(DataLoader[Batch]):
             raise UserError(
                 f"The checkpoint stopped at batch {state['batches']} of epoch {state['epoch']} of "
                 "other batches than these; resume with the data, token budget, seed, number of "
-                "devices and accumulated batches it was trained with."
+                "devices and accumulated batches it was trained with, or begin a new run with its "
+                "weights: init_from=CHECKPOINT."
             )
         self._position = self._resume_from = (state["epoch"], state["batches"])
         self.sampler.set_epoch(state["epoch"])

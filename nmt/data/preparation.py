@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow
 import sentencepiece
+import torch
 from datasets import Dataset, Features, List, Value
 
 from nmt import checks
@@ -22,7 +24,7 @@ from nmt.checks import UserError
 from nmt.data.batch import Batch, collate
 from nmt.data.cache import cached, key_of
 from nmt.data.cleaning import processes_for
-from nmt.data.sampler import Row
+from nmt.data.sampler import Row, Rows
 from nmt.tokenizer import MODEL_TYPES, Tokenizer, train_tokenizer
 
 logger = logging.getLogger(__name__)
@@ -44,19 +46,24 @@ class TokenizerOptions:
         model_type: `unigram` or `bpe`.
         character_coverage: Share of the characters that get a piece of their own.
         user_defined_symbols: Tags that always are one piece, such as `<2de>`.
-        path: A SentencePiece model to use instead of training one.
+        sampling: How training pairs are cut anew in each epoch, see `Sampling`; None cuts them the
+            same way.
+        path: A SentencePiece model, or a checkpoint that has one, to use instead of training one.
     """
 
     vocab_size: int
     model_type: str
     character_coverage: float
     user_defined_symbols: Sequence[str] = ()
+    sampling: float | None = None
     path: str | None = None
 
     def __post_init__(self) -> None:
         checks.at_least("data.tokenizer.vocab_size", self.vocab_size)
         checks.one_of("data.tokenizer.model_type", self.model_type, MODEL_TYPES)
         checks.between("data.tokenizer.character_coverage", self.character_coverage, 0.9, 1.0)
+        if self.sampling is not None:
+            checks.positive("data.tokenizer.sampling", self.sampling, most=1)
 
 
 def get_tokenizer(
@@ -77,7 +84,8 @@ def get_tokenizer(
     if options.path:
         return Tokenizer(_read_model(options.path))
     keys = [text._fingerprint for text in texts]
-    key = key_of(_VERSION, keys, list(weights), asdict(options), sentencepiece.__version__)
+    trained_by = {name: value for name, value in asdict(options).items() if name != "sampling"}
+    key = key_of(_VERSION, keys, list(weights), trained_by, sentencepiece.__version__)
     wanted = sum(len(text) * weight for text, weight in zip(texts, weights, strict=True))
     share = min(1.0, _MOST_TOKENIZER_PAIRS / wanted)
 
@@ -139,6 +147,30 @@ def tokenise(dataset: Dataset, tokenizer: Tokenizer, *, cache_dir: Path) -> list
     return cached(cache_dir, f"tokenised-{key}", make, load)
 
 
+@dataclass(frozen=True)
+class Sampling:
+    """Cuts the texts of training pairs into other pieces in each epoch.
+
+    Kudo 2018, "Subword Regularization", for unigram models; Provilkov et al. 2020, "BPE-Dropout",
+    for BPE. What is drawn is a function of seed, epoch and pair, so a run resumes exactly and does
+    not depend on the number of processes.
+
+    Attributes:
+        tokenizer: Of the ids.
+        alpha: Below 1 less likely pieces are drawn more often (unigram); the rate of dropout (BPE).
+        seed: Of the run.
+    """
+
+    tokenizer: Tokenizer
+    alpha: float
+    seed: int
+
+    def __call__(self, ids: Sequence[int], *place: int) -> list[int]:
+        """Returns other ids of the same text; `place` is what the draw depends on."""
+        digest = blake2b(repr((self.seed, *place)).encode(), digest_size=4).digest()
+        return self.tokenizer.sample(ids, alpha=self.alpha, seed=int.from_bytes(digest))
+
+
 class TokenisedDataset:
     """The pairs of a split; indexed with what a `TokenBatchSampler` yields, it gives a `Batch`.
 
@@ -149,40 +181,46 @@ class TokenisedDataset:
         target_lengths: (pairs,) tokens of each target, EOS counted.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], sampling: Sampling | None = None) -> None:
         """Maps files that `tokenise` wrote; nothing is read yet but the lengths.
 
         Args:
             paths: The pairs of all of them, one file after the other.
+            sampling: Draws the pieces anew; the lengths stay those of the usual pieces.
         """
-        self._paths = tuple(paths)
+        self._paths, self._sampling = tuple(paths), sampling
         tables = [
             pyarrow.ipc.open_stream(pyarrow.memory_map(str(path))).read_all() for path in paths
         ]
         sources = [chunk for table in tables for chunk in table["source_ids"].chunks]
         targets = [chunk for table in tables for chunk in table["target_ids"].chunks]
-        self._source, self._target = _Rows(sources), _Rows(targets)
+        self._source, self._target = _Column(sources), _Column(targets)
         self.source_lengths, self.target_lengths = _lengths(sources), _lengths(targets)
 
-    def __reduce__(self) -> tuple[type[TokenisedDataset], tuple[Sequence[Path]]]:
-        return TokenisedDataset, (self._paths,)
+    def __reduce__(self) -> tuple[type[TokenisedDataset], tuple[Any, ...]]:
+        return TokenisedDataset, (self._paths, self._sampling)
 
     def __len__(self) -> int:
         return len(self.source_lengths)
 
     def __getitem__(self, rows: Sequence[Row]) -> Batch:
         """Returns a batch; `Batch.index` holds the number of each pair, or of the first joined."""
-        return collate([self._example([row] if isinstance(row, int) else row) for row in rows])
+        epoch = rows.epoch if isinstance(rows, Rows) else 0
+        groups = ([row] if isinstance(row, int) else row for row in rows)
+        return collate([self._example(pairs, epoch) for pairs in groups])
 
-    def _example(self, pairs: Sequence[int]) -> dict[str, Any]:
-        return {
-            "index": pairs[0],
-            "source_ids": [piece for pair in pairs for piece in self._source[pair]],
-            "target_ids": [piece for pair in pairs for piece in self._target[pair]],
-        }
+    def _example(self, pairs: Sequence[int], epoch: int) -> dict[str, Any]:
+        sides = []
+        for side, column in enumerate((self._source, self._target)):
+            pieces: list[int] = []
+            for pair in pairs:
+                ids = column[pair]
+                pieces += self._sampling(ids, epoch, pair, side) if self._sampling else ids
+            sides.append(pieces)
+        return {"index": pairs[0], "source_ids": sides[0], "target_ids": sides[1]}
 
 
-class _Rows:
+class _Column:
     """Mapped lists as NumPy views: nothing is copied but the rows asked for."""
 
     def __init__(self, chunks: Sequence[pyarrow.ListArray]) -> None:
@@ -214,6 +252,10 @@ def _spread(dataset: Dataset, count: int) -> Iterator[str]:
 
 def _read_model(path: str) -> bytes:
     try:
+        if Path(path).suffix == ".ckpt":
+            content = torch.load(path, map_location="cpu", weights_only=True)
+            model: bytes = content["hyper_parameters"]["tokenizer"]
+            return model
         return Path(path).read_bytes()
     except OSError as error:
         raise UserError(

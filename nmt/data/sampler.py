@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,15 @@ from torch.utils.data import Sampler
 Integers = npt.NDArray[np.int64]
 # What a row of a batch is made of: a pair, or several pairs joined into one.
 Row = int | Sequence[int]
+
+
+class Rows(list[Row]):
+    """The rows of a batch, and the epoch they are drawn in."""
+
+    def __init__(self, rows: Iterable[Row], epoch: int = 0) -> None:
+        super().__init__(rows)
+        self.epoch = epoch
+
 
 # Batches are shared out evenly on up to this many ranks or accumulated micro-batches.
 ROUND_TO = 8
@@ -41,7 +50,7 @@ class Share:
     weight: float
 
 
-class TokenBatchSampler(Sampler[list[Row]]):
+class TokenBatchSampler(Sampler[Rows]):
     """Yields lists of pair numbers, one list a batch, for this rank.
 
     In training the pairs are cut from a sort by (max(S, T), T, S) with ties shuffled, so that the
@@ -137,11 +146,11 @@ class TokenBatchSampler(Sampler[list[Row]]):
             return math.ceil(self._num_batches(world) / world)
         return max(1, len(range(rank, self._most_batches, world)))
 
-    def __iter__(self) -> Iterator[list[Row]]:
+    def __iter__(self) -> Iterator[Rows]:
         # The order is fixed here, not at the first batch: the loader changes `start` afterwards.
         return self._iterate(self.epoch, self.start)
 
-    def _iterate(self, epoch: int, start: int) -> Iterator[list[Row]]:
+    def _iterate(self, epoch: int, start: int) -> Iterator[Rows]:
         rank, world = rank_and_world()
         pairs, ends, order = self._plan(epoch, world)
         starts = np.concatenate([[0], ends[:-1]])
@@ -149,7 +158,7 @@ class TokenBatchSampler(Sampler[list[Row]]):
         groups = None if self._groups is None else self._groups(epoch)
         for batch in (own if len(own) else order[:1])[start:]:
             rows = pairs[starts[batch] : ends[batch]].tolist()
-            yield rows if groups is None else [groups[row] for row in rows]
+            yield Rows(rows if groups is None else [groups[row] for row in rows], epoch)
 
     def _plan(self, epoch: int, world: int) -> tuple[Integers, Integers, Integers]:
         """Returns the sorted pairs, where each batch ends in them, and the order of the batches."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
 import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.profilers import AdvancedProfiler, SimpleProfiler
 from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 
-from nmt.checkpoint import check_resumable
+from nmt.checkpoint import check_resumable, load_initial_weights
 from nmt.checks import UserError
 from nmt.data.batch import Batch
 from nmt.data.datamodule import TranslationDataModule
@@ -130,7 +132,9 @@ def _profiler(chosen: Any, run_dir: str) -> Any:
 def fit(
     config: DictConfig, data: TranslationDataModule, module: TranslationModule, trainer: pl.Trainer
 ) -> Path:
-    """Trains, or continues from `config.ckpt_path`, and returns the best checkpoint.
+    """Trains a new run, or resumes `config.ckpt_path`, and returns the best checkpoint.
+
+    A new run begins with the weights of `config.init_from`, if that is given.
 
     Raises:
         UserError: There is no checkpoint to continue from, no batch to make an update of, or too
@@ -153,6 +157,16 @@ def fit(
                 f"{trainer.max_steps}: give as many or more."
             )
         continue_csv_log(trainer, updates)
+    elif config.init_from is not None:
+        load_initial_weights(
+            config.init_from,
+            model=module.model,
+            options=module.hparams["model"],
+            tokenizer=module.tokenizer.model,
+            lowercase=config.data.lowercase,
+        )
+        logger.info("Starting from the weights of %s.", config.init_from)
+    freeze(module.model, config.freeze)
     if config.compile:
         if trainer.strategy.root_device.type == "cpu":
             logger.warning(
@@ -184,6 +198,31 @@ def fit(
         logger.warning("No validation was run, so there is no best checkpoint: using the last.")
         return checkpoints / "last.ckpt"
     return best
+
+
+def freeze(model: torch.nn.Module, patterns: Sequence[str]) -> None:
+    """Keeps the weights whose names match one of the patterns, such as `encoder.*`, as they are.
+
+    Raises:
+        UserError: A pattern matches no weight, or all weights are matched.
+    """
+    weights = dict(model.named_parameters())
+    for pattern in patterns:
+        matched = fnmatch.filter(weights, pattern)
+        if not matched:
+            parts = sorted({name.partition(".")[0] for name in weights})
+            raise UserError(
+                f"freeze has {pattern!r}, which matches no weight of this model: its parts are "
+                f"{', '.join(parts)}, so give for example {parts[0]}*."
+            )
+        for name in matched:
+            weights[name].requires_grad_(False)
+    frozen = sum(weight.numel() for weight in weights.values() if not weight.requires_grad)
+    total = sum(weight.numel() for weight in weights.values())
+    if frozen == total:
+        raise UserError(f"freeze={list(patterns)} leaves nothing to train: freeze less.")
+    if frozen:
+        logger.info("Frozen: %s of %s parameters.", f"{frozen:,}", f"{total:,}")
 
 
 _SHOWN = 60  # characters of a sentence

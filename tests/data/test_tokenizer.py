@@ -173,3 +173,13 @@ def test_works_in_a_spawned_process(tokenizer):
     assert pickle.loads(pickle.dumps(tokenizer)).sha256 == tokenizer.sha256
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(tokenizer.encode, ("the cat",)) == tokenizer.encode("the cat")
+
+
+@pytest.mark.parametrize(("model_type", "alpha"), [("unigram", 0.2), ("bpe", 0.3)])
+def test_sampled_pieces_are_another_cut_of_the_same_text(model_type, alpha):
+    tokenizer = Tokenizer(train_tokenizer(LINES, vocab_size=330, model_type=model_type))
+    usual = tokenizer.encode(LINES[0])
+    drawn = [tuple(tokenizer.sample(usual, alpha=alpha, seed=seed)) for seed in range(20)]
+    assert {tokenizer.decode(ids) for ids in drawn} == {LINES[0]}
+    assert len(set(drawn)) > 5
+    assert drawn == [tuple(tokenizer.sample(usual, alpha=alpha, seed=seed)) for seed in range(20)]
