@@ -75,7 +75,7 @@ def model_options(name: str, **changes: Any) -> list[str]:
 
 def trainer_options(run_dir: Path, *, max_steps: int, **changes: Any) -> list[str]:
     """Returns the options of a short run on the CPU that logs every update."""
-    values = {"max_steps": max_steps, "log_every_n_steps": 1} | changes
+    values = {"max_steps": max_steps, "log_every_n_steps": 1, "precision": "32-true"} | changes
     return [
         "trainer=cpu",
         "scheduler.warmup=3",

@@ -24,6 +24,7 @@ from nmt.data.datamodule import TranslationDataModule
 from nmt.special_tokens import PAD
 from nmt.tokenizer import Tokenizer
 from nmt.training.callbacks import LastCheckpoint, ProgressBar, ValidationLines, Validations
+from nmt.training.machine import precision_of_run
 from nmt.training.module import TranslationModule
 from nmt.training.resume import RunRecord, WholeCheckpointIO, checkpoint_to_resume, continue_csv_log
 from nmt.training.run_folder import processes_and_nodes, under_torchrun
@@ -70,10 +71,7 @@ def build_trainer(config: DictConfig) -> pl.Trainer:
     for name, instead in _RESERVED.items():
         if name in options:
             raise UserError(f"trainer.{name} would be overwritten; use {instead}.")
-    precision = options.precision
-    if precision == "auto":
-        on_gpu = options.accelerator != "cpu" and torch.cuda.is_available()
-        precision = "bf16-mixed" if on_gpu and torch.cuda.is_bf16_supported() else "32-true"
+    precision = precision_of_run(config)
     if precision == "16-mixed" and config.optimizer.get("fused") and options.gradient_clip_val:
         raise UserError(
             "optimizer.fused=true with trainer.precision=16-mixed: its gradients cannot be "

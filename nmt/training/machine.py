@@ -1,9 +1,14 @@
-"""How many threads an update gets on a CPU: all on an idle machine, one on a busy one.
+"""What a run takes of its machine: the precision of its products, and its threads.
 
-PyTorch's threads wait for each other after every operation, and spin while they wait. Where another
-program holds one of the cores, all of them wait for it: two threads on two cores can then be thirty
-times slower than one. The number of threads is part of a result (sums are made in another order),
-so it is chosen once, at the start of a run, and a resumed run takes it from there.
+Both are part of a result (sums are rounded and made in another order), so they are chosen once, at
+the start of a run, and a resumed run takes them from there.
+
+Precision is bf16 where the hardware multiplies it: a GPU, or a CPU with AMX or AVX512-BF16. The
+weights, the sums and the optimizer stay in fp32.
+
+Threads are all on an idle machine and one on a busy one. PyTorch's threads wait for each other
+after every operation, and spin while they wait. Where another program holds one of the cores, all
+of them wait for it: two threads on two cores can then be thirty times slower than one.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ import os
 import statistics
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -22,6 +28,26 @@ logger = logging.getLogger(__name__)
 ROUNDS = 25
 PATIENCE = 0.4  # seconds; on a busy machine a single round can take that long
 WORTH = 0.85  # of the time of one thread; above it more threads are not worth their cores
+
+
+def precision_of_run(config: DictConfig) -> str:
+    """Returns the precision of a run as Lightning names it.
+
+    It is the option `trainer.precision`, and where that is `auto`, that of the run to be resumed,
+    else what the hardware multiplies.
+    """
+    chosen: str = config.trainer.precision
+    if chosen != "auto":
+        return chosen
+    if config.trainer.accelerator != "cpu" and torch.cuda.is_available():
+        return "bf16-mixed" if torch.cuda.is_bf16_supported() else "32-true"
+    if earlier := _recorded(config, "trainer.precision"):
+        return "32-true" if earlier == "auto" else str(earlier)  # what auto was, on a CPU
+    features = torch.cpu.get_capabilities()
+    if not (features.get("amx_bf16") or features.get("avx512_bf16")):
+        return "32-true"
+    logger.info("This CPU multiplies bf16: trainer.precision is bf16-mixed, or give 32-true.")
+    return "bf16-mixed"
 
 
 def threads_of_run(config: DictConfig) -> int | None:
@@ -37,11 +63,9 @@ def threads_of_run(config: DictConfig) -> int | None:
     one_process = config.trainer.devices in ("auto", 1, "1") and config.trainer.num_nodes == 1
     if on_gpu or not one_process or "OMP_NUM_THREADS" in os.environ:
         return None
-    recorded = Path(config.run_dir) / "config.yaml"
-    if config.ckpt_path is not None and recorded.is_file():
-        earlier = OmegaConf.select(OmegaConf.load(recorded), "threads")
-        if earlier is not None and earlier <= torch.get_num_threads():
-            return int(earlier)
+    earlier = _recorded(config, "threads")
+    if earlier is not None and earlier <= torch.get_num_threads():
+        return int(earlier)
     most, chosen = torch.get_num_threads(), choose_threads()
     if chosen < most:
         logger.info(
@@ -49,6 +73,14 @@ def threads_of_run(config: DictConfig) -> int | None:
             *(most, most),
         )
     return chosen
+
+
+def _recorded(config: DictConfig, option: str) -> Any:
+    """Returns an option of the run to be resumed; None in a new run."""
+    recorded = Path(config.run_dir) / "config.yaml"
+    if config.ckpt_path is None or not recorded.is_file():
+        return None
+    return OmegaConf.select(OmegaConf.load(recorded), option)
 
 
 def choose_threads() -> int:
