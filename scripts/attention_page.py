@@ -1,11 +1,7 @@
-"""Draws the figures of docs/attention.md and collects the scores for its tables.
+"""Draws the figures of docs/attention.md: python scripts/attention_page.py.
 
-    python scripts/attention_page.py                  # the pictures, from docs/attention/cost.json
-    python scripts/attention_page.py --bleu RUN...    # docs/attention/bleu.json as well
-
-`python scripts/benchmark.py attention --output docs/attention/cost.json` measures the cost. RUN is
-the folder of a finished training with model=transformer, after `scripts/probe.py`. The tables of
-the page are plain text; a test compares them with the two files.
+`python scripts/benchmark.py attention --output docs/attention/cost.json` measures the cost. The
+tables of the page are plain text; a test compares them with cost.json and bleu.json.
 """
 
 import argparse
@@ -17,26 +13,17 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from torch import Tensor
 
-from nmt.checks import UserError, flag_main
+from nmt.checks import flag_main
 from nmt.evaluation.figures import COLOURS, GREY, INK, MARKERS, new_figure, tidy
-from nmt.evaluation.metrics import bleu
-from nmt.evaluation.results import Run, TranslatedSentence, read_run
 from nmt.models.attention import causal_mask, dot_product_weights
-from nmt.models.positions import POSITIONS, Rotation, rotary_table, rotate, sinusoidal_table
-from nmt.models.variants import (
-    ENCODER_ATTENTIONS,
-    DistanceBias,
-    EncoderAttention,
-    dense_mask,
-    distance_bucket,
-)
+from nmt.models.positions import Rotation, rotary_table, rotate, sinusoidal_table
+from nmt.models.variants import DistanceBias, EncoderAttention, dense_mask, distance_bucket
 
 DOCS = Path(__file__).parents[1] / "docs" / "attention"
 NUM_KEYS = 64  # of the saturation figure
@@ -49,29 +36,25 @@ PARTS = {
     "by a random block": "#CC79A7",
 }
 CPU = torch.device("cpu")
-PROBE_WORDS = range(60, 81)
 
 
 @flag_main
 def main(argv: Sequence[str] | None) -> None:
     """Draws, writes and prints the paths written."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    add = parser.add_argument
-    add("--bleu", type=Path, nargs="+", metavar="RUN", help="write bleu.json from these runs first")
-    add("--folder", type=Path, default=DOCS, metavar="DIR", help="of figures (%(default)s)")
-    options = parser.parse_args(argv)
-    if options.bleu:
-        text = json.dumps(read_runs(options.bleu), indent=2)
-        (options.folder / "bleu.json").write_text(text + "\n", encoding="utf-8")
-    cost = json.loads((options.folder / "cost.json").read_text(encoding="utf-8"))
+    parser.add_argument(
+        "--folder", type=Path, default=DOCS, metavar="DIR", help="of figures (%(default)s)"
+    )
+    folder = parser.parse_args(argv).folder
+    cost = json.loads((folder / "cost.json").read_text(encoding="utf-8"))
     figures = {
         "saturation": draw_saturation(),
         "patterns": draw_patterns(),
         "positions": draw_positions(),
-        "cost": draw_cost(cost),
+        "cost": draw_cost(cost["figures"]["series"]),
     }
     for name, figure in figures.items():
-        path = options.folder / f"{name}.png"
+        path = folder / f"{name}.png"
         figure.savefig(path, dpi=100, metadata={"Software": None})
         print(path)
 
@@ -79,13 +62,8 @@ def main(argv: Sequence[str] | None) -> None:
 def softmax_statistics(head_width: int, *, scaled: bool) -> tuple[Tensor, Tensor]:
     """Measures softmax over the scores of random queries and keys, all entries N(0, 1).
 
-    Args:
-        head_width: d_k.
-        scaled: whether the scores are divided by sqrt(d_k).
-
-    Returns:
-        For each draw the largest weight, and the Frobenius norm of the weights' gradient by the
-        scores, diag(a) - a a^T.
+    Returns for each draw the largest weight, and the Frobenius norm of the weights' gradient by
+    the scores, diag(a) - a a^T.
     """
     generator = torch.Generator().manual_seed(head_width)
     query = torch.randn(NUM_DRAWS, 1, 1, head_width, generator=generator)
@@ -227,141 +205,39 @@ def _draw_similarity(axes: Axes) -> None:
     axes.legend(frameon=False, fontsize=8, loc="upper left")
 
 
-def draw_cost(cost: Mapping[str, Any]) -> Figure:
+def draw_cost(measured: Mapping[str, Any]) -> Figure:
     """Draws time and memory of a layer against the length of the input, both axes logarithmic.
 
-    Args:
-        cost: what `scripts/benchmark.py attention` wrote.
+    Fewer KV heads are left out: their curves lie on that of the most.
     """
     figure = new_figure(11, 4.4)
-    seconds, mib = figure.subplots(1, 2)
-    shown = {k: v for k, v in cost["figures"]["series"].items() if k not in _alike(cost)}
-    for number, (name, series) in enumerate(shown.items()):
-        lengths = [point["length"] for point in series["points"]]
-        for axes, quantity, factor in ((seconds, "seconds", 1000), (mib, "mib", 1)):
-            values = [factor * point["both"][quantity] or np.nan for point in series["points"]]
+    panels = figure.subplots(1, 2)
+    fewer = [name for name in measured if name.endswith("KV heads")][1:]
+    shown = {name: series["points"] for name, series in measured.items() if name not in fewer}
+    for number, (name, points) in enumerate(shown.items()):
+        lengths = [point["length"] for point in points]
+        for axes, quantity, factor in zip(panels, ("seconds", "mib"), (1000, 1), strict=True):
             axes.plot(
                 lengths,
-                values,
+                [factor * point["both"][quantity] or np.nan for point in points],
                 color=COLOURS[number % len(COLOURS)],
                 marker=MARKERS[number % len(MARKERS)],
                 linestyle="-" if number < len(COLOURS) else "--",
                 markersize=4,
                 linewidth=1.2,
-                label=name if axes is seconds else None,
+                label=name,
             )
-    seconds.set_ylabel("time (ms)", color=INK)
-    mib.set_ylabel("peak memory (MiB)", color=INK)
-    ticks = sorted({point["length"] for series in shown.values() for point in series["points"]})
-    for axes in (seconds, mib):
+    ticks = sorted({point["length"] for points in shown.values() for point in points})
+    for axes, name in zip(panels, ("time (ms)", "peak memory (MiB)"), strict=True):
+        axes.set_ylabel(name, color=INK)
         axes.set_yscale("log")
         axes.set_xscale("log", base=2)
         axes.set_xticks(ticks, [str(tick) for tick in ticks], fontsize=9)
         axes.set_xlabel("length of the input (tokens)", color=INK)
         tidy(axes)
-    mib.set_ylim(bottom=1)  # less depends on what the allocator had left over
-    figure.legend(loc="outside right center", frameon=False, fontsize=9)
+    panels[1].set_ylim(bottom=1)  # less depends on what the allocator had left over
+    figure.legend(handles=panels[0].lines, loc="outside right center", frameon=False, fontsize=9)
     return figure
-
-
-def _alike(cost: Mapping[str, Any]) -> list[str]:
-    """Names the series with fewer KV heads, whose curves would lie on that of the most."""
-    grouped = [name for name in cost["figures"]["series"] if name.endswith("KV heads")]
-    return grouped[1:]
-
-
-def read_runs(directories: Sequence[Path]) -> dict[str, Any]:
-    """Reads finished runs of Transformers on one corpus; those that were probed also with probes.
-
-    Returns:
-        {"runs": [{encoder_attention, positions, seed, updates, joined_in_training, bleu}]}, in the
-        order of the options; bleu by column: test, test_long, "probe" (the joined inputs of 60 to
-        80 words), "probe alone" (the same sentences one by one), "joined K" (`test_joined`, K
-        sentences an input). A column that a run lacks is left out.
-
-    Raises:
-        UserError: A folder is no finished run of a Transformer, or its test set is another one.
-    """
-    runs = [read_run(directory) for directory in directories]
-    entries = [_entry(run) for run in runs]
-    if len({run.metrics["test"]["sha256"] for run in runs}) > 1:
-        raise UserError("The runs have different test sets; give runs of one corpus.")
-    return {"runs": sorted(entries, key=_order)}
-
-
-def _entry(run: Run) -> dict[str, Any]:
-    path = run.directory / "config.yaml"
-    if not path.is_file():
-        raise UserError(f"{run.directory} has no config.yaml; name the folder of a finished run.")
-    config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    model, concatenate = config["model"], config["data"].get("concatenate")
-    if "positions" not in model:
-        raise UserError(f"{run.directory} is no run of model=transformer; leave it out.")
-    scores = {
-        name: run.metrics[name]["bleu"] for name in ("test", "test_long") if name in run.splits
-    }
-    return {
-        "encoder_attention": model.get("encoder_attention", "full"),
-        "positions": model["positions"],
-        "seed": run.metrics["seed"],
-        "updates": run.metrics["updates"],
-        "joined_in_training": ", ".join(map(str, concatenate["train"])) if concatenate else "",
-        "bleu": {
-            name: round(value, 2)
-            for name, value in (
-                scores | _probed(run) | (_joined(run, concatenate["test"]) if concatenate else {})
-            ).items()
-        },
-    }
-
-
-def _order(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    return (
-        entry["joined_in_training"],
-        entry["updates"],
-        POSITIONS.index(entry["positions"]),
-        ENCODER_ATTENTIONS.index(entry["encoder_attention"]),
-        entry["seed"],
-    )
-
-
-def _probed(run: Run) -> dict[str, float]:
-    """Scores the joined inputs of the probes; nothing where the run was not probed."""
-    path = run.directory / "probes" / "joined.jsonl"
-    if not path.is_file():
-        return {}
-    with path.open(encoding="utf-8", newline="\n") as lines:
-        rows = [json.loads(line) for line in lines]
-    rows = [row for row in rows if row["source_words"] in PROBE_WORDS]
-    references, language = [row["reference"] for row in rows], run.metrics["target_lang"]
-    return {
-        column: bleu([row[key] for row in rows], references, target_lang=language)
-        for column, key in (("probe", "joined"), ("probe alone", "alone"))
-        if rows
-    }
-
-
-def _joined(run: Run, sizes: Sequence[int]) -> dict[str, float]:
-    """Scores `test_joined` by how many sentences were joined: all of `test`, for each size."""
-    sentences, scores, start = run.splits["test_joined"], {}, 0
-    for size in sizes:
-        end = start - (-len(run.splits["test"]) // size)
-        scores[f"joined {size}"] = _bleu(sentences[start:end], run)
-        start = end
-    if start != len(sentences):
-        raise UserError(
-            f"{run.directory}/test_joined.jsonl has {len(sentences)} inputs where data.concatenate "
-            f"makes {start}; evaluate the run again."
-        )
-    return scores
-
-
-def _bleu(sentences: Sequence[TranslatedSentence], run: Run) -> float:
-    return bleu(
-        [sentence.hypothesis for sentence in sentences],
-        [sentence.reference for sentence in sentences],
-        target_lang=run.metrics["target_lang"],
-    )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fabricated_runs import corpus, write_probes, write_run
 
 from nmt.models.attention import dot_product_weights
 from nmt.models.positions import POSITIONS
@@ -19,20 +18,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ["attention.md", "attention.zh.md"]
 PICTURES = ("saturation", "patterns", "positions", "cost")
 SHOWN_LENGTHS = (512, 2048, 8192)
-RIGHT = "eins zwei drei vier fünf"
-TEST = corpus([3, 7, 10, 11, 20])
-
-
-def run(directory, *, errors=0.0, seed=1, splits=None, **model):
-    """Writes a run of a Transformer; `errors` is the share of wrong words."""
-    return write_run(
-        directory,
-        lambda words: errors,
-        model_name="transformer",
-        seed=seed,
-        splits=splits or {"test": TEST},
-        model=model,
-    )
 
 
 def rows_of(page):
@@ -140,70 +125,3 @@ def test_the_gradient_of_the_figure_is_that_of_autograd(monkeypatch):
         torch.testing.assert_close(gradient[row], jacobian.norm(), rtol=1e-4, atol=0)
     weights = dot_product_weights(query, keys, None)
     torch.testing.assert_close(largest, weights.flatten(1).amax(1).double())
-
-
-def test_runs_are_ordered_by_option_and_by_seed(tmp_path):
-    rope = {"positions": "rope", "encoder_attention": "full"}
-    runs = [
-        run(tmp_path / "a", positions="alibi"),  # from before encoder_attention existed
-        run(tmp_path / "b", errors=0.5, seed=2, **rope),
-        run(tmp_path / "c", errors=0.0, seed=1, **rope),
-        run(tmp_path / "d", positions="rope", encoder_attention="local"),
-    ]
-    bleu = attention_page.read_runs(runs)
-    found = [(r["encoder_attention"], r["positions"], r["seed"]) for r in bleu["runs"]]
-    assert found == [
-        ("full", "rope", 1),
-        ("full", "rope", 2),
-        ("local", "rope", 1),
-        ("full", "alibi", 1),
-    ]
-    assert bleu["runs"][0]["bleu"] == {"test": 100.0}
-    assert 0 < bleu["runs"][1]["bleu"]["test"] < 90
-
-
-def test_joined_inputs_of_60_to_80_words_are_scored_beside_their_sentences(tmp_path):
-    folder = run(tmp_path / "run", positions="rope")
-    rows = [
-        {"num_joined": k, "source_words": words, "reference": RIGHT,
-         "joined": hypothesis, "alone": RIGHT}
-        for k, words, hypothesis in ((1, 59, "x"), (7, 60, RIGHT), (8, 81, "x"))
-    ]  # fmt: skip
-    write_probes(folder, joined=rows)
-    (entry,) = attention_page.read_runs([folder])["runs"]
-    assert entry["bleu"] == {"test": 100.0, "probe": 100.0, "probe alone": 100.0}
-
-
-def test_joined_test_inputs_are_scored_by_how_many_sentences_they_have(tmp_path):
-    joined = corpus([3, 7, 10, 11, 20], seed=4) + corpus([10, 21, 20], seed=5)
-    folder = write_run(
-        tmp_path / "run",
-        lambda words: float(words in (10, 20, 21)),
-        splits={"test": TEST, "test_joined": joined},
-        model_name="transformer",
-        model={"positions": "rope"},
-    )
-    path = folder / "config.yaml"
-    sizes = {"train": [1, 2], "test": [1, 2]}
-    text = path.read_text(encoding="utf-8").replace("data:", f"data:\n  concatenate: {sizes}", 1)
-    path.write_text(text, encoding="utf-8")
-    (entry,) = attention_page.read_runs([folder])["runs"]
-    assert entry["joined_in_training"] == "1, 2"
-    assert entry["bleu"]["joined 1"] > 20 > entry["bleu"]["joined 2"]
-    path.write_text(text.replace("'test': [1, 2]", "'test': [1, 3]"), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"has 8 inputs where .* makes 7"):
-        attention_page.read_runs([folder])
-
-
-def test_what_cannot_stand_in_one_table_is_refused(tmp_path, capsys):
-    first = run(tmp_path / "a", positions="rope")
-    other = run(tmp_path / "b", positions="rope", splits={"test": corpus([4])})
-    recurrent = write_run(tmp_path / "c", lambda words: 0.0)
-    for wrong, reason in (
-        (other, "different test sets"),
-        (recurrent, "is no run of model=transformer"),
-        (tmp_path, "has no metrics.json"),
-    ):
-        options = ["--folder", str(tmp_path), "--bleu", str(first), str(wrong)]
-        assert attention_page.main(options) == 1
-        assert reason in capsys.readouterr().err
