@@ -3,13 +3,11 @@
     scripts/benchmark.py train --output train.json
     scripts/benchmark.py train --against trainer.precision=bf16-mixed --against compile=true
     scripts/benchmark.py train --models transformer_base --device cuda data.token_budget=25000
-    scripts/benchmark.py train --models transformer --threads 2 --busy 1
 
 The trainer, loader and module are those that train.py builds, without validation, checkpoints and
-progress bar. Each side has its own process; the sides take turns, round by round, with the same
-batches in each round. A CPU is timed by CPU seconds: those of one thread are the wall time of an
-idle machine. With --busy it is timed by wall time, each round once idle and once beside processes
-that compute.
+progress bar. Each side has its own process, so that its memory is its own; the sides take turns,
+round by round, with the same batches in each round. A CPU is timed by CPU seconds: those of one
+thread are the wall time of an idle machine.
 
 The share of the matrix products' rate divides the operations that `nmt.study` counts, padding
 included, by what `torch.mm` makes between the rounds: in fp32 at the size of the model's
@@ -20,18 +18,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import logging
 import multiprocessing
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +48,11 @@ from nmt.study.findings.cost import count_training_flops
 from nmt.training.run import build_module, build_trainer
 from scripts.benchmarks.timing import rate_of, status_mib
 
-# Beside the files of conf/model: 3 + 3 layers with the defaults of other toolkits. A feed-forward
-# of 1024 has two matrices with ReLU and three with SwiGLU, where 684 makes the same size.
-_WIDTH_256 = (
-    *("model=transformer", "model.width=256", "model.num_heads=8", "model.num_kv_heads=2"),
-    *("model.dropout=0.1", "data.tokenizer.vocab_size=8000"),
-)
-SIZES = {
-    "transformer_256": (*_WIDTH_256, "model.feed_forward=1024"),
-    "transformer_256_as_relu": (*_WIDTH_256, "model.feed_forward=684"),
+SIZES = {  # beside the files of conf/model: 3 + 3 layers with the defaults of other toolkits
+    "transformer_256": (
+        *("model=transformer", "model.width=256", "model.num_heads=8", "model.num_kv_heads=2"),
+        *("model.feed_forward=1024", "model.dropout=0.1", "data.tokenizer.vocab_size=8000"),
+    )
 }
 _GRAMMAR = {
     "cpu": ("data=grammar", "data.grammar.train_size=4000"),
@@ -86,15 +78,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--models", type=lambda text: text.split(","), metavar="NAME,...",
         default=["rnn", "bahdanau", "transformer", "transformer_256"],
-        help=f"of conf/model, or {', '.join(SIZES)}")  # fmt: skip
+        help="of conf/model, or transformer_256")  # fmt: skip
     add("--against", action="append", default=[], metavar="OPTION",
         help="of train.py; measured beside each model as it is: trainer.precision=bf16-mixed, "
         "compile=true, +optimizer.fused=true, ...")  # fmt: skip
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--updates", type=int, default=10, help="of a round (%(default)s)")
     add("--rounds", type=int, default=5, help="turns of each side (%(default)s)")
-    add("--busy", type=int, default=0, metavar="N",
-        help="also measure beside N processes that compute, pinned to no core")  # fmt: skip
     add("options", nargs="*", help="of train.py, for all: data=multi30k data.directory=DIR ... "
         "(default: the built-in corpus)")  # fmt: skip
 
@@ -111,93 +101,16 @@ def run(arguments: argparse.Namespace) -> list[Figures]:
     figures = []
     for name in arguments.models:
         model = (*SIZES.get(name, (f"model={name}",)), *shared)
-        variants = {"": model} | {option: (*model, option) for option in arguments.against}
-        figures += _measure(name, variants, arguments)
+        variants = ["", *arguments.against]
+        settings = [
+            Setting((*model, variant) if variant else model,
+                    arguments.device, arguments.threads, arguments.updates)
+            for variant in variants
+        ]  # fmt: skip
+        for variant, found in zip(variants, measure(settings, arguments.rounds), strict=True):
+            figures.append({"model": name, "against": variant, **found})
     _print_summary(figures, arguments)
     return figures
-
-
-def _measure(
-    name: str, variants: dict[str, tuple[str, ...]], arguments: argparse.Namespace
-) -> list[Figures]:
-    """Measures a model and its variants, whose ratios are taken within each round."""
-    settings = [
-        Setting(options, arguments.device, arguments.threads, arguments.updates, arguments.busy > 0)
-        for options in variants.values()
-    ]
-    for setting in settings:
-        prepare(setting)
-    with contextlib.ExitStack() as stack:
-        sides = [stack.enter_context(contextlib.closing(Side(setting))) for setting in settings]
-        rounds, beside = [], []
-        for _ in range(arguments.rounds):
-            rounds.append([side.measure(waits=False) for side in sides])
-            if arguments.busy:
-                with computing(arguments.busy):
-                    beside.append([side.measure(waits=False) for side in sides])
-        splits = rounds
-        if arguments.device == "cuda":  # a split must wait for the GPU, a speed must not
-            splits = [[side.measure(waits=True) for side in sides]]
-    figures = []
-    for number, (variant, side) in enumerate(zip(variants, sides, strict=True)):
-        one: Figures = {"model": name, "against": variant, **side.facts}
-        mine = [sides[number] for sides in rounds]
-        one |= {
-            key: statistics.median(each[key] for each in mine)
-            for key in ("target_tokens_per_second", "matmul_flops_per_second")
-        }
-        one["share_of_matmul"] = side.facts["flops_per_target_token"] * statistics.median(
-            each["target_tokens_per_second"] / each["matmul_flops_per_second"] for each in mine
-        )
-        one["peak_mib"] = mine[0]["peak_mib"]  # later ones hold on to what earlier trainers had
-        one["ratio"] = _ratio(mine, [sides[0] for sides in rounds])
-        if beside:
-            one["busy_to_idle"] = _ratio([sides[number] for sides in beside], mine)
-        seconds = {
-            stage: sum(sides[number]["seconds"][stage] for sides in splits) for stage in STAGES
-        }
-        one["time"] = {stage: seconds[stage] / sum(seconds.values()) for stage in STAGES}
-        figures.append(one)
-    return figures
-
-
-def _ratio(rounds: Sequence[Figures], base: Sequence[Figures]) -> float:
-    key = "target_tokens_per_second"
-    return float(statistics.median(a[key] / b[key] for a, b in zip(rounds, base, strict=True)))
-
-
-def _print_summary(figures: list[Figures], arguments: argparse.Namespace) -> None:
-    busy = "  busy/idle" if arguments.busy else ""
-    print(
-        f"{arguments.device}, {arguments.threads} thread(s), medians of {arguments.rounds} rounds "
-        f"of {arguments.updates} updates\n"
-        f"{'':26}{'V':>6}{'tokens/s':>10}{'ratio':>7}{'padding':>9}{'MFLOP/token':>13}"
-        f"{'of matmul':>11}{'peak MiB':>10}  {' '.join(f'{stage:>8}' for stage in STAGES)}{busy}"
-    )
-    for one in figures:
-        busy = f"{one['busy_to_idle']:11.2f}" if arguments.busy else ""
-        print(
-            f"{one['against'] or one['model']:26}{one['vocab_size']:6}"
-            f"{one['target_tokens_per_second']:10,.0f}{one['ratio']:7.2f}{one['padding']:9.1%}"
-            f"{one['flops_per_target_token'] / 1e6:13.1f}{one['share_of_matmul']:11.1%}"
-            f"{one['peak_mib']:10,.0f}  "
-            f"{' '.join(f'{share:8.1%}' for share in one['time'].values())}{busy}"
-        )
-    rates = [one["matmul_flops_per_second"] / 1e9 for one in figures]
-    print(f"torch.mm: {min(rates):,.0f} to {max(rates):,.0f} GFLOP/s")
-
-
-@contextlib.contextmanager
-def computing(count: int) -> Iterator[None]:
-    """Keeps so many other processes busy meanwhile."""
-    command = [sys.executable, "-c", "while True: pass"]
-    processes = [subprocess.Popen(command) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
 
 
 @dataclass(frozen=True)
@@ -208,7 +121,75 @@ class Setting:
     device: str
     threads: int
     updates: int
-    wall: bool = False  # wall time on a CPU too
+
+
+def measure(settings: Sequence[Setting], rounds: int) -> list[Figures]:
+    """Trains each side in a process of its own, in turns; ratios are to the first side."""
+    for setting in settings:
+        prepare(setting)
+    with contextlib.ExitStack() as stack:
+        spawn = multiprocessing.get_context("spawn")
+        sides = [stack.enter_context(ProcessPoolExecutor(1, spawn, _quiet)) for _ in settings]
+
+        def each(task: Callable[..., Figures], *options: bool) -> list[Figures]:
+            """Returns what each side makes of a task, one after the other."""
+            pairs = zip(sides, settings, strict=True)
+            return [side.submit(task, setting, *options).result() for side, setting in pairs]
+
+        facts = each(_facts)
+        measured = [each(_round, False) for _ in range(rounds)]
+        # On a GPU a split must wait for it, a speed must not.
+        splits = [each(_round, True)] if settings[0].device == "cuda" else measured
+    by_side = zip(facts, zip(*measured, strict=True), zip(*splits, strict=True), strict=True)
+    return [summary(*one, base=[sides[0] for sides in measured]) for one in by_side]
+
+
+def summary(
+    facts: Figures, rounds: Sequence[Figures], splits: Sequence[Figures], *, base: Sequence[Figures]
+) -> Figures:
+    """Returns the figures of a side: medians, and shares of its time.
+
+    Args:
+        facts: Those of `Training`.
+        rounds: What its rounds returned.
+        splits: The rounds that show how its time is split.
+        base: The rounds of the side it is compared with.
+    """
+    rates = [one["target_tokens_per_second"] for one in rounds]
+    matmul = [one["matmul_flops_per_second"] for one in rounds]
+    ratios = [
+        rate / other["target_tokens_per_second"] for rate, other in zip(rates, base, strict=True)
+    ]
+    shares = [rate / peak for rate, peak in zip(rates, matmul, strict=True)]
+    seconds = {stage: sum(one["seconds"][stage] for one in splits) for stage in STAGES}
+    return {
+        **facts,
+        "target_tokens_per_second": statistics.median(rates),
+        "matmul_flops_per_second": statistics.median(matmul),
+        "share_of_matmul": facts["flops_per_target_token"] * statistics.median(shares),
+        "peak_mib": rounds[0]["peak_mib"],  # later ones hold on to what earlier trainers had
+        "ratio": statistics.median(ratios),
+        "time": {stage: spent / sum(seconds.values()) for stage, spent in seconds.items()},
+    }
+
+
+def _print_summary(figures: list[Figures], arguments: argparse.Namespace) -> None:
+    print(
+        f"{arguments.device}, {arguments.threads} thread(s), medians of {arguments.rounds} rounds "
+        f"of {arguments.updates} updates\n"
+        f"{'':26}{'V':>6}{'tokens/s':>10}{'ratio':>7}{'padding':>9}{'MFLOP/token':>13}"
+        f"{'of matmul':>11}{'peak MiB':>10}  {' '.join(f'{stage:>8}' for stage in STAGES)}"
+    )
+    for one in figures:
+        print(
+            f"{one['against'] or one['model']:26}{one['vocab_size']:6}"
+            f"{one['target_tokens_per_second']:10,.0f}{one['ratio']:7.2f}{one['padding']:9.1%}"
+            f"{one['flops_per_target_token'] / 1e6:13.1f}{one['share_of_matmul']:11.1%}"
+            f"{one['peak_mib']:10,.0f}  "
+            f"{' '.join(f'{share:8.1%}' for share in one['time'].values())}"
+        )
+    rates = [one["matmul_flops_per_second"] / 1e9 for one in figures]
+    print(f"torch.mm: {min(rates):,.0f} to {max(rates):,.0f} GFLOP/s")
 
 
 def composed(options: Sequence[str]) -> DictConfig:
@@ -250,54 +231,25 @@ def prepare(setting: Setting) -> None:
         )
 
 
-class Side:
-    """A process of its own, so that its memory is its own, which trains a round when asked to."""
-
-    def __init__(self, setting: Setting) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, setting))
-        self._process.start()
-        theirs.close()
-        self.facts: Figures = self._answer()
-
-    def measure(self, *, waits: bool) -> Figures:
-        """Trains for a round; the keys are those of `Training.round`."""
-        self._connection.send(waits)
-        return self._answer()
-
-    def close(self) -> None:
-        """Ends the process."""
-        self._connection.close()
-        self._process.join()
-
-    def _answer(self) -> Figures:
-        try:
-            answer: Figures | str = self._connection.recv()
-        except EOFError:
-            answer = "the system ended the process that trains: is there enough memory?"
-        if isinstance(answer, str):
-            raise UserError(answer)
-        return answer
-
-
-def _serve(connection: Connection, setting: Setting) -> None:
+def _quiet() -> None:
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore")
+
+
+def _facts(setting: Setting) -> Figures:
+    return _training(setting).facts
+
+
+def _round(setting: Setting, waits: bool) -> Figures:
+    return _training(setting).round(waits=waits)
+
+
+@functools.cache
+def _training(setting: Setting) -> Training:
+    """The one training of a side's process."""
     torch.set_num_threads(setting.threads)
-    try:
-        training = Training(setting)
-        connection.send(training.facts)
-        while True:
-            connection.send(training.round(waits=connection.recv()))
-    except EOFError:  # the end of the benchmark
-        pass
-    except (HydraException, UserError) as error:
-        connection.send(str(error.__cause__ or error))
-    except Exception:
-        traceback.print_exc()
-        connection.send("the process that trains failed: see above.")
+    return Training(setting)
 
 
 class Training:
@@ -335,7 +287,7 @@ class Training:
         with tempfile.TemporaryDirectory(prefix="nmt-train-") as folder:
             self._config.run_dir = folder
             trainer = build_trainer(self._config)
-            stopwatch = Stopwatch(clock_of(self._setting, waits=waits))
+            stopwatch = Stopwatch(clock_of(self._setting.device, waits=waits))
             trainer.profiler = stopwatch  # type: ignore[attr-defined]
             if cuda:
                 torch.cuda.reset_peak_memory_stats()
@@ -367,7 +319,7 @@ class Training:
             return operations
 
         work()
-        return rate_of(work, 0.2, clock_of(self._setting, waits=True))
+        return rate_of(work, 0.2, clock_of(self._setting.device, waits=True))
 
 
 def padding_of(batches: Sequence[Batch]) -> float:
@@ -442,15 +394,15 @@ class TimedLoader:
         return self._stopwatch.batches_of(self._loader)
 
 
-def clock_of(setting: Setting, *, waits: bool) -> Callable[[], float]:
-    """Returns CPU time for a CPU, wall time for a GPU or beside busy processes.
+def clock_of(device: str, *, waits: bool) -> Callable[[], float]:
+    """Returns CPU time for a CPU, wall time for a GPU.
 
     Args:
-        setting: Says which.
+        device: cpu or cuda.
         waits: Whether to wait for the GPU: right for stages, but then it idles in between.
     """
-    if setting.device == "cpu":
-        return time.perf_counter if setting.wall else time.process_time
+    if device == "cpu":
+        return time.process_time
 
     def finished() -> float:
         torch.cuda.synchronize()
