@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib.util
 import random
 import re
 import subprocess
 import sys
 import tempfile
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,8 +35,8 @@ from nmt.checks import UserError, flag_main
 
 PACKAGES = ("sword-text-sparv", "sword-text-web", "sword-text-kjv")
 MODULES = {"es": "spaRV1909eb", "web": "engWEB2015eb", "kjv": "engKJV2006eb"}
-RANGES = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 50))  # source words
-LEAST, MOST = 150, 250  # test verses of a range; beyond the last range all are taken
+RANGE_ENDS = (10, 20, 30, 40, 50)  # source words; the last range is open
+LEAST, MOST = 150, 250  # test verses of a range; of the last one all there are
 VALID_CHAPTERS = 40
 NGRAM = 8
 SEED = 1
@@ -46,15 +48,10 @@ Reference = tuple[str, int, int]  # book (OSIS), chapter, verse
 
 @dataclass(frozen=True)
 class Verse:
-    """The words of a verse, and where its Strong's numbers stand.
-
-    Attributes:
-        text: Words separated by single spaces.
-        numbers: For each Strong's number that occurs once, the numbers of the words it covers.
-    """
+    """A verse: words separated by single spaces, and where its Strong's numbers stand."""
 
     text: str
-    numbers: Mapping[str, tuple[int, ...]]
+    numbers: Mapping[str, tuple[int, ...]]  # of those that occur once, the words they cover
 
 
 class _Markup(HTMLParser):
@@ -74,15 +71,10 @@ class _Markup(HTMLParser):
         if tag == "w":
             lemma = dict(attrs).get("lemma") or ""
             self._numbers.append(tuple(re.findall(r"[GH]\d+", lemma)))
-        elif (
-            self._dropped
-            or tag == "note"
-            or (tag == "title" and ("canonical", "true") not in attrs)
+        elif tag == "note" or (
+            tag == "title" and (self._dropped or ("canonical", "true") not in attrs)
         ):
-            self._dropped += tag in ("note", "title")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """An element without content: a milestone."""
+            self._dropped += 1
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "w" and self._numbers:
@@ -113,8 +105,8 @@ def parse_verse(markup: str) -> Verse:
         number: tuple(
             k for k, word in enumerate(words) if word.end() > start and word.start() < end
         )
-        for number, ((start, end), *more) in spans.items()
-        if not more
+        for number, [(start, end), *others] in spans.items()
+        if not others
     }
     return Verse(" ".join(word.group() for word in words), found)
 
@@ -168,12 +160,8 @@ def split_by_chapter(
     most `MOST` are taken; then `VALID_CHAPTERS` for validation. A verse of either that repeats a
     training verse is left out.
 
-    Args:
-        lengths: Source words of each verse, in the order of the book.
-        texts: All versions of each verse.
-
-    Returns:
-        The verses of train, valid, test and test_chapters, and how many were left out, by reason.
+    `lengths` are in source words, in the order of the book, and `texts` has all versions. Returns
+    the verses of train, valid, test and test_chapters, and how many were left out, by reason.
     """
     chapters = sorted({reference[:2] for reference in lengths})
     random.Random(SEED).shuffle(chapters)
@@ -183,15 +171,15 @@ def split_by_chapter(
         parts: dict[str, list[Reference]] = {"train": [], "valid": [], "test": []}
         for reference in lengths:
             parts[place.get(reference[:2], "train")].append(reference)
-        if min(_by_range(parts["test"], lengths)[: len(RANGES)]) < LEAST:
-            continue
+        if _fewest(parts["test"], lengths) < LEAST:
+            continue  # before the repeats, which take long
         repeats = _Repeats(texts[reference] for reference in parts["train"])
         left_out: Counter[str] = Counter()
         for name in ("valid", "test"):
             new = [reference for reference in parts[name] if not repeats.has(texts[reference])]
             left_out[f"{name} verses that repeat a training verse"] = len(parts[name]) - len(new)
             parts[name] = new
-        if min(_by_range(parts["test"], lengths)[: len(RANGES)]) >= LEAST:
+        if _fewest(parts["test"], lengths) >= LEAST:
             parts["test_chapters"] = parts["test"]
             chosen = set(_at_most(parts["test"], lengths))
             left_out[f"test verses beyond {MOST} of a range"] = len(parts["test"]) - len(chosen)
@@ -200,24 +188,24 @@ def split_by_chapter(
     raise UserError(f"Half of the chapters have too few test verses; {LEAST} a range are needed.")
 
 
-def _range_of(length: int) -> int:
-    return next((k for k, (_, high) in enumerate(RANGES) if length <= high), len(RANGES))
-
-
 def _by_range(references: Iterable[Reference], lengths: Mapping[Reference, int]) -> list[int]:
-    numbers = Counter(_range_of(lengths[reference]) for reference in references)
-    return [numbers[k] for k in range(len(RANGES) + 1)]
+    numbers = Counter(bisect_left(RANGE_ENDS, lengths[reference]) for reference in references)
+    return [numbers[k] for k in range(len(RANGE_ENDS) + 1)]
+
+
+def _fewest(references: Iterable[Reference], lengths: Mapping[Reference, int]) -> int:
+    return min(_by_range(references, lengths)[:-1])
 
 
 def _at_most(
     references: Sequence[Reference], lengths: Mapping[Reference, int]
 ) -> Iterator[Reference]:
-    """Yields all verses beyond the last range, and at most `MOST` of each range."""
+    """Yields all verses of the last range, and at most `MOST` of each other one."""
     taken: Counter[int] = Counter()
     for reference in random.Random(SEED).sample(references, len(references)):
-        number = _range_of(lengths[reference])
+        number = bisect_left(RANGE_ENDS, lengths[reference])
         taken[number] += 1
-        if number == len(RANGES) or taken[number] <= MOST:
+        if number == len(RANGE_ENDS) or taken[number] <= MOST:
             yield reference
 
 
@@ -259,11 +247,6 @@ def links(source: Verse, target: Verse) -> str:
     return " ".join(f"{i}-{j}" for i, j in sorted(pairs))
 
 
-def chapters(references: Iterable[Reference]) -> list[str]:
-    """Returns the chapter of each verse: `Gen 3`."""
-    return [f"{book} {chapter}" for book, chapter, _ in references]
-
-
 def passages(references: Iterable[Reference]) -> list[str]:
     """Returns the verse that the passage without a gap begins with, for each verse: `Gen 3:1`."""
     found: list[str] = []
@@ -279,16 +262,12 @@ def build(modules: Path, directory: Path) -> None:
     """Reads the three texts, divides the verses, writes the corpus and prints what it holds."""
     spanish, web, kjv = (read_module(modules, name) for name in MODULES.values())
     common = [reference for reference in spanish if reference in web and reference in kjv]
-    lengths = {reference: len(spanish[reference].text.split()) for reference in common}
+    lengths, texts = {}, {}
     for reference in common:
-        others = [len(version[reference].text.split()) for version in (web, kjv)]
-        longest, shortest = max(*others, lengths[reference]), min(*others, lengths[reference])
-        if longest > 8 and longest > LARGEST_RATIO * shortest:
-            del lengths[reference]
-    texts = {
-        reference: [version[reference].text for version in (spanish, web, kjv)]
-        for reference in lengths
-    }
+        versions = [version[reference].text for version in (spanish, web, kjv)]
+        shortest, *_, longest = sorted(len(text.split()) for text in versions)
+        if longest <= 8 or longest <= LARGEST_RATIO * shortest:
+            lengths[reference], texts[reference] = len(versions[0].split()), versions
     parts, left_out = split_by_chapter(lengths, texts)
     for folder, english in ((directory, web), (directory / "kjv", kjv)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -296,21 +275,21 @@ def build(modules: Path, directory: Path) -> None:
             _write(folder / f"{name}.es", (spanish[reference].text for reference in references))
             _write(folder / f"{name}.en", (english[reference].text for reference in references))
             if name != "train":
-                places = passages(references) if name == "test_chapters" else chapters(references)
+                places = [f"{book} {chapter}" for book, chapter, _ in references]
+                places = passages(references) if name == "test_chapters" else places
                 rows = (f"{place}\t{place.split()[0]}\tverse" for place in places)
                 _write(folder / f"{name}.documents.tsv", rows)
     for name in ("valid", "test"):
         rows = (links(spanish[reference], kjv[reference]) for reference in parts[name])
         _write(directory / "kjv" / f"{name}.es-en.links", rows)
-    misaligned = len(common) - len(lengths)
     print(f"{len(common):,} verses stand in all three texts.")
+    misaligned = len(common) - len(lengths)
     print(f"{misaligned} left out: lengths that differ by more than {LARGEST_RATIO} times")
     for reason, number in left_out.items():
         print(f"{number:,} left out: {reason}")
-    head = [f"{low}-{high}" for low, high in RANGES] + [f"{RANGES[-1][1] + 1}+"]
-    print(
-        "source words".ljust(14) + "".join(label.rjust(8) for label in [*head, "all", "chapters"])
-    )
+    ranges = [f"{end - 9}-{end}" for end in RANGE_ENDS] + [f"{RANGE_ENDS[-1] + 1}+"]
+    head = [*ranges, "all", "chapters"]
+    print("source words".ljust(14) + "".join(label.rjust(8) for label in head))
     for name, references in parts.items():
         numbers = [*_by_range(references, lengths), len(references)]
         numbers.append(len({reference[:2] for reference in references}))
@@ -330,12 +309,8 @@ def main(argv: Sequence[str] | None) -> None:
     parser.add_argument("directory", type=Path, metavar="DIR", help="folder for the corpus")
     parser.add_argument("--modules", type=Path, metavar="FOLDER", help="has mods.d/ and modules/")
     options = parser.parse_args(argv)
-    try:
-        import pysword  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise UserError(
-            "pysword is missing; install it with `pip install -e '.[bible]'`."
-        ) from error
+    if importlib.util.find_spec("pysword") is None:
+        raise UserError("pysword is missing; install it with `pip install -e '.[bible]'`.")
     with tempfile.TemporaryDirectory() as folder:
         build(options.modules or download(Path(folder)), options.directory)
 

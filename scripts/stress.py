@@ -138,18 +138,21 @@ def train_and_kill(run: Path, options: Sequence[str], kills: Sequence[Kill]) -> 
     for kill in kills:
         (run / "phase").unlink(missing_ok=True)
         with training(run, options) as process:
-            phase = kill_at(process, kill, run / "phase")
-        if phase is not None:
+            running = wait_for(kill, process, run / "phase")
+        if running:
             num_deaths += 1
-            aim = f"aimed at {kill.kind}"
-            print(f"kill {num_deaths}: {aim}, hit {phase.name}, update {phase.update}", flush=True)
+            hit = read_phase(run / "phase")
+            print(
+                f"kill {num_deaths}: aimed at {kill.kind}, hit {hit.name}, update {hit.update}",
+                flush=True,
+            )
     finish(run, options)
     return num_deaths
 
 
 @contextlib.contextmanager
 def training(run: Path, options: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Starts or resumes a training in a process group of its own and leaves no process behind."""
+    """Starts or resumes a training in its own process group; kills at once what is left of it."""
     run.mkdir(parents=True, exist_ok=True)
     last = run / "checkpoints" / "last.ckpt"
     command = [
@@ -173,32 +176,25 @@ def training(run: Path, options: Sequence[str]) -> Iterator[subprocess.Popen[byt
         yield process
     finally:
         if process.poll() is None:
-            kill_group(process)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
-def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kills all processes of a run at once, as a power failure would."""
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def kill_at(process: subprocess.Popen[bytes], kill: Kill, phase_file: Path) -> Phase | None:
-    """Waits for the moment and kills; returns what it hit, None if the run ended before."""
-    while kill.kind != "starting" and not _reached(kill, read_phase(phase_file)):
+def wait_for(kill: Kill, process: subprocess.Popen[bytes], phase_file: Path) -> bool:
+    """Waits for the moment of a kill; returns whether the run is still there."""
+    while not _reached(kill, read_phase(phase_file)):
         if process.poll() is not None:
-            return None
+            return False
         time.sleep(0.002)
     time.sleep(kill.delay)
-    if process.poll() is not None:
-        return None
-    kill_group(process)
-    return read_phase(phase_file)
+    return process.poll() is None
 
 
 def _reached(kill: Kill, phase: Phase) -> bool:
-    if kill.kind == "anywhere":
-        return phase.name != "starting" and phase.update >= kill.update
-    return phase.name == kill.kind and phase.update >= kill.update
+    if kill.kind == "starting":
+        return True
+    there = phase.name == kill.kind or (kill.kind == "anywhere" and phase.name != "starting")
+    return there and phase.update >= kill.update
 
 
 def read_phase(path: Path) -> Phase:
@@ -245,70 +241,51 @@ class PhaseFile(pl.Callback):
 
 def differences(first: Path, second: Path) -> dict[str, list[str]]:
     """Returns for each part of two run folders the names of the values that differ."""
-    found: dict[str, list[str]] = {}
+    ours, theirs = _contents(first), _contents(second)
+    return {
+        part: sorted(
+            name
+            for name in ours[part].keys() | theirs[part].keys()
+            if not _same(ours[part].get(name), theirs[part].get(name))
+        )
+        for part in ours
+    }
+
+
+def _contents(folder: Path) -> dict[str, dict[str, Any]]:
+    """Returns for each part of a run folder its values by dotted name."""
+    found: dict[str, Any] = {}
     for name in ("last", "best"):
-        contents = [_checkpoint(folder, name) for folder in (first, second)]
+        path = folder / "checkpoints" / f"{name}.ckpt"
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
         for part, keys in CHECKPOINT_PARTS.items():
-            sides = [{key: content.get(key) for key in keys} for content in contents]
-            found[f"{name}.ckpt: {part}"] = _unequal(*sides)
-    for name, read in (("metrics.csv", _rows), ("metrics.json", _json)):
-        found[name] = _unequal(read(first / name), read(second / name))
-    texts = [
-        {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.jsonl")}
-        for folder in (first, second)
-    ]
-    found["translations"] = _unequal(*texts)
-    return found
+            found[f"{name}.ckpt: {part}"] = {key: checkpoint.get(key) for key in keys}
+    with (folder / "metrics.csv").open(encoding="utf-8", newline="") as file:
+        found["metrics.csv"] = list(csv.DictReader(file))
+    found["metrics.json"] = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    found["translations"] = {
+        path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.jsonl")
+    }
+    place = str(folder.resolve())
+    return {part: dict(_leaves(value, "", place)) for part, value in found.items()}
 
 
-def _checkpoint(folder: Path, name: str) -> dict[str, Any]:
-    path = folder / "checkpoints" / f"{name}.ckpt"
-    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    return dict(_without_folder(content, str(folder.resolve())))
+def _leaves(value: Any, name: str, folder: str) -> Iterator[tuple[str, Any]]:
+    """Yields dotted name and value of all that is no dict or list, but for times; paths relative.
 
-
-def _without_folder(value: Any, folder: str) -> Any:
-    """Returns nested values with paths relative to the run folder."""
-    if isinstance(value, str):
-        return value.removeprefix(folder)
+    Of a dict or list it yields the length, so that an empty one counts.
+    """
     if isinstance(value, Mapping):
-        return {
-            _without_folder(key, folder): _without_folder(inner, folder)
-            for key, inner in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_without_folder(inner, folder) for inner in value]
-    return value
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def _json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _unequal(first: Any, second: Any) -> list[str]:
-    sides = [dict(_leaves(side, "")) for side in (first, second)]
-    names = sides[0].keys() | sides[1].keys()
-    return sorted(name for name in names if not _same(*(side.get(name) for side in sides)))
-
-
-def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Yields dotted name and value of everything that is no dict or list, except times."""
-    if isinstance(value, Mapping):
-        items = [(str(key), inner) for key, inner in value.items()]
+        items = [(str(key).removeprefix(folder), inner) for key, inner in value.items()]
     elif isinstance(value, list | tuple):
         items = [(str(key), inner) for key, inner in enumerate(value)]
     else:
-        yield name, value
+        yield name, value.removeprefix(folder) if isinstance(value, str) else value
         return
     yield name, len(items)
     for key, inner in items:
         if key not in TIMES:
-            yield from _leaves(inner, f"{name}.{key}" if name else key)
+            yield from _leaves(inner, f"{name}.{key}" if name else key, folder)
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -36,9 +36,9 @@ MAY_GO = {"ter", "ter_signature"}  # computed on request only
 # In commands {work} is what the tree that runs them writes to, {old} what the old tree writes to,
 # and {tree} the code of the old tree.
 TRAIN = (
-    "train.py trainer=cpu trainer.precision=32-true threads=1 seed=1 num_validations=2 optimizer.lr=3e-2 "
-    "data.grammar.train_size=600 data.grammar.valid_size=30 data.grammar.test_per_bucket=2 "
-    "data.cache_dir={work}/cache"
+    "train.py trainer=cpu trainer.precision=32-true threads=1 seed=1 num_validations=2 "
+    "optimizer.lr=3e-2 data.grammar.train_size=600 data.grammar.valid_size=30 "
+    "data.grammar.test_per_bucket=2 data.cache_dir={work}/cache"
 )
 TRANSLATE = "scripts/translate.py --threads 1 --input {old}/source.txt"
 NBEST = "--beam-size 4 --num-hypotheses 4 --length-penalty 0.6"
@@ -112,20 +112,20 @@ def report(folder: str) -> tuple[str, ...]:
 
 def checkpoint_checks() -> Iterator[Check]:
     """Yields what both trees do with checkpoints of the old one."""
+    best = "{old}/runs/%s/checkpoints/best.ckpt"
     ways = [(model, "beam", NBEST) for model in MODELS]
     ways += [(model, "greedy", "") for model in ("rnn", "sutskever")]
-    for model in ("bahdanau", "transformer"):
-        ways.append((model, "greedy, aligned", "--alignment word"))
-        ways.append((model, "scored", "--score {old}/references.txt"))
-    ways.append(("transformer", "drawn", "--top-p 0.9 --seed 3"))
+    ways += [(model, "aligned", "--alignment word") for model in ("bahdanau", "transformer")]
+    scored = "--score {old}/references.txt"
+    ways += [(model, "scored", scored) for model in ("bahdanau", "transformer")]
+    ways += [("transformer", "drawn", "--top-p 0.9 --seed 3")]
     for model, way, options in ways:
-        file = f"{model}_{way.split(',')[0]}.txt"
-        checkpoint = f"{{old}}/runs/{model}/checkpoints/best.ckpt"
-        command = f"{TRANSLATE} {checkpoint} {options} --output {{work}}/{file}"
+        file = f"{model}_{way}.txt"
+        command = f"{TRANSLATE} {best % model} {options} --output {{work}}/{file}"
         yield Check(f"old {model} translates: {way}", (file,), (command,))
     command = (
-        "scripts/evaluate.py checkpoint={old}/runs/bahdanau/checkpoints/best.ckpt split=test "
-        "output={work}/evaluated threads=1"
+        f"scripts/evaluate.py checkpoint={best % 'bahdanau'} split=test output={{work}}/evaluated "
+        "threads=1"
     )
     files = ("evaluated/*.json", "evaluated/*.jsonl", "evaluated/*.png")
     yield Check("old bahdanau is evaluated", files, (command,))
@@ -136,7 +136,7 @@ def checkpoint_checks() -> Iterator[Check]:
     yield Check("old transformer trains on", ("resumed/checkpoints/*.ckpt",), (command,))
     exported = f"{TRANSLATE} --engine ctranslate2 {NBEST}"
     commands = (
-        "scripts/export_ctranslate2.py {old}/runs/transformer/checkpoints/best.ckpt {work}/export",
+        f"scripts/export_ctranslate2.py {best % 'transformer'} {{work}}/export",
         f"{exported} {{work}}/export --output {{work}}/exported.txt",
     )
     yield Check("old transformer is exported", ("export/model.bin", "exported.txt"), commands)
@@ -156,10 +156,10 @@ def differences(check: Check, old: Tree, new: Tree) -> Iterator[str]:
     """Runs the commands of a check in both trees, and yields what is not the same afterwards."""
 
     def run(tree: Tree) -> None:
+        folders = {"work": tree.work, "old": old.work, "tree": old.root}
         for command in check.commands:
-            words = command.split()  # before the folders get in, which may have spaces
-            folders = {"work": tree.work, "old": old.work, "tree": old.root}
-            tree.run(*(word.format(**folders) for word in words))
+            # Split before the folders get in, which may have spaces.
+            tree.run(*(word.format(**folders) for word in command.split()))
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(run, (old, new)))
@@ -167,10 +167,9 @@ def differences(check: Check, old: Tree, new: Tree) -> Iterator[str]:
         files = sorted(old.work.glob(pattern))
         if not any(file.stat().st_size for file in files):
             yield f"{pattern}: nothing to compare"
-        for file in files:
-            name = file.relative_to(old.work)
+        for name in (file.relative_to(old.work) for file in files):
             if (new.work / name).is_file():
-                yield from unequal(read(file), read(new.work / name), str(name))
+                yield from unequal(read(old.work / name), read(new.work / name), str(name))
             else:
                 yield f"{name} is not written"
 
@@ -194,10 +193,11 @@ def read(path: Path) -> Any:
 def unequal(old: Any, new: Any, where: str) -> Iterator[str]:
     """Compares nested values: all that the old one has must be there and equal; more may be."""
     if isinstance(old, dict) and isinstance(new, dict):
-        lost = (key for key in old if key not in new and key not in MAY_GO)
-        yield from (f"{where}: {key} is lost" for key in lost)
-        for key in (key for key in old if key in new):
-            yield from unequal(old[key], new[key], f"{where}: {key}")
+        for key, value in old.items():
+            if key in new:
+                yield from unequal(value, new[key], f"{where}: {key}")
+            elif key not in MAY_GO:
+                yield f"{where}: {key} is lost"
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for index, (first, second) in enumerate(zip(old, new, strict=True)):
             yield from unequal(first, second, f"{where}: {index}")
