@@ -15,9 +15,9 @@ import torch
 sys.path[0] = str(Path(__file__).parents[1])  # the programs beside this one are no libraries
 
 from nmt.checks import at_least, flag_main  # noqa: E402
-from scripts.benchmarks import attention, data, decode, train  # noqa: E402
+from scripts.benchmarks import attention, decode, train  # noqa: E402
 
-BENCHMARKS = {"attention": attention, "data": data, "decode": decode, "train": train}
+BENCHMARKS = {"attention": attention, "decode": decode, "train": train}
 
 
 @flag_main

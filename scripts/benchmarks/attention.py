@@ -8,6 +8,7 @@ ends at the first point that takes too much time or memory.
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -35,14 +36,15 @@ PATH_LENGTH_OF = 512  # tokens, for which paths are counted
 DIRECTIONS = ("forward", "both")
 _FIT_POINTS = 4
 Layer = Callable[[Tensor], Tensor]
+Passes = Callable[[int], Callable[[], None]]  # of a length
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this benchmark."""
     add = parser.add_argument
     add("--lengths", type=numbers, default=[2**k for k in range(6, 14)], metavar="N,...")
-    add("--mechanisms", type=_names, default=list(MECHANISMS), metavar="NAME;...",
-        help="; between names (default: all)")  # fmt: skip
+    add("--mechanisms", nargs="+", choices=MECHANISMS, default=list(MECHANISMS), metavar="NAME",
+        help="(default: all)")  # fmt: skip
     add("--width", type=int, default=256, help="D (%(default)s); 8 heads")
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--rounds", type=int, default=5, help="runs of a point, of which the median counts")
@@ -87,13 +89,13 @@ def _measure_series(
     name: str, mechanism: Mechanism, arguments: argparse.Namespace
 ) -> tuple[list[dict[str, Any]], str | None]:
     points: list[dict[str, Any]] = []
+    mib = arguments.mib if arguments.device == "cpu" else None
     for length in sorted(arguments.lengths):
-        point: dict[str, Any] = {"length": length}
+        point: dict[str, Any] = {"length": length, "forward": {}, "both": {}}
         for direction in DIRECTIONS:
-            point[direction] = {}
-            for quantity in ("seconds", "mib"):
-                task = _task(mechanism, length, direction, quantity, arguments)
-                mib = arguments.mib if arguments.device == "cpu" else None
+            passes = functools.partial(_one_pass, mechanism, direction == "both", arguments)
+            for quantity, measure in {"seconds": _time, "mib": _memory}.items():
+                task = functools.partial(measure, passes, length, arguments)
                 result = isolated(task, seconds=arguments.seconds, mib=mib)
                 if isinstance(result, str):
                     print(f"{name:22}{length:8}  stopped: {result}", flush=True)
@@ -105,47 +107,41 @@ def _measure_series(
     return points, None
 
 
-def _task(
-    mechanism: Mechanism,
-    length: int,
-    direction: str,
-    quantity: str,
-    arguments: argparse.Namespace,
-) -> Callable[[], float]:
-    device, backward = arguments.device, direction == "both"
+def _one_pass(
+    mechanism: Mechanism, backward: bool, arguments: argparse.Namespace, length: int
+) -> Callable[[], None]:
+    """Returns a function that makes one pass; on a GPU in bf16, as training does there."""
+    torch.manual_seed(0)
+    dtype = torch.float32 if arguments.device == "cpu" else torch.bfloat16
+    shape = (1, length, arguments.width)
+    x = torch.randn(shape, device=arguments.device, dtype=dtype, requires_grad=backward)
+    layer = mechanism.make(x)
 
-    def passes(length: int) -> Callable[[], None]:
-        """Returns a function that makes one pass; on a GPU in bf16, as training does there."""
-        dtype = torch.float32 if device == "cpu" else torch.bfloat16
-        shape = (1, length, arguments.width)
-        x = torch.randn(shape, device=device, dtype=dtype, requires_grad=backward)
-        layer = mechanism.make(x)
+    def work() -> None:
+        with torch.set_grad_enabled(backward):
+            output = layer(x)
+        if backward:
+            output.sum().backward()  # type: ignore[no-untyped-call]
 
-        def work() -> None:
-            with torch.set_grad_enabled(backward):
-                output = layer(x)
-            if backward:
-                output.sum().backward()  # type: ignore[no-untyped-call]
+    return work
 
-        return work
 
-    def task() -> float:
-        torch.manual_seed(0)
-        if quantity == "seconds":
-            work = passes(length)
-            work()
-            return statistics.median(_seconds(work, device) for _ in range(arguments.rounds))
-        passes(16)()
-        if device == "cpu":
-            return peak_memory(lambda: passes(length)())
-        work = passes(length)
-        work()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        work()
-        return (torch.cuda.max_memory_allocated() - before) / 2**20
+def _time(passes: Passes, length: int, arguments: argparse.Namespace) -> float:
+    work = passes(length)
+    work()
+    return statistics.median(_seconds(work, arguments.device) for _ in range(arguments.rounds))
 
-    return task
+
+def _memory(passes: Passes, length: int, arguments: argparse.Namespace) -> float:
+    passes(16)()  # loads what PyTorch loads at the first use
+    if arguments.device == "cpu":
+        return peak_memory(lambda: passes(length)())
+    work = passes(length)
+    work()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    work()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
 def _seconds(work: Callable[[], None], device: str) -> float:
@@ -159,14 +155,6 @@ def _seconds(work: Callable[[], None], device: str) -> float:
     work()
     torch.cuda.synchronize()
     return time.perf_counter() - start
-
-
-def _names(text: str) -> list[str]:
-    names = [part.strip() for part in text.split(";")]
-    for name in names:
-        if name not in MECHANISMS:
-            raise argparse.ArgumentTypeError(f"{name!r} is none of {'; '.join(MECHANISMS)}")
-    return names
 
 
 @dataclass(frozen=True)

@@ -12,22 +12,23 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 from torch import Tensor
 
+from nmt.checkpoint import build
+from nmt.config import config_directory
 from nmt.data.batch import collate_source
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
 from nmt.decoding.search import Search
 from nmt.export.conversion import to_ctranslate2
 from nmt.models.encoder_decoder import EncoderDecoder, State
-from nmt.models.recurrent import RecurrentEncoderDecoder
-from nmt.models.transformer import Transformer
 from nmt.special_tokens import BOS, EOS
 from scripts.benchmarks.timing import interleaved_rates, numbers
 
@@ -38,6 +39,7 @@ BEAM_SIZE = 5
 BEAM_TOKENS = 30
 CACHE_TOKENS = 20
 PARTS = ("encode", "step", "reorder")  # of a search; the rest is bookkeeping
+Batch = tuple[Tensor, Tensor | None]  # source (B, S) and its mask
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,25 +64,23 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         draw.choices(range(EOS + 1, arguments.vocab_size), k=draw.randint(*CAPTION_LENGTHS))
         for _ in range(arguments.sentences)
     ]
-    source, mask = collate_source(sources)
-    print(f"{len(sources)} sentences of {source.shape[1]} tokens at most; sentences/s, medians")
+    batch = collate_source(sources)
+    print(f"{len(sources)} sentences of {batch[0].shape[1]} tokens at most; sentences/s, medians")
     return {
-        "cache": {str(n): _cache(n, source, mask, arguments) for n in arguments.lengths},
-        "grouped_query": _grouped_query(source, mask, arguments),
-        "beam": _beam(sources, source, mask, arguments),
+        "cache": {str(n): _cache(n, batch, arguments) for n in arguments.lengths},
+        "grouped_query": _grouped_query(batch, arguments),
+        "beam": _beam(sources, batch, arguments),
     }
 
 
-def _cache(
-    length: int, source: Tensor, mask: Tensor | None, arguments: argparse.Namespace
-) -> dict[str, float]:
+def _cache(length: int, batch: Batch, arguments: argparse.Namespace) -> dict[str, float]:
     """Compares the cached state with reading the whole prefix at each step, by greedy search."""
     model = transformer(arguments, num_kv_heads=2)
     count = max(1, arguments.sentences * min(arguments.lengths) // length)  # equally many tokens
-    source, mask = source[:count], None if mask is None else mask[:count]
+    source, mask = batch
+    batch = source[:count], None if mask is None else mask[:count]
     search = GreedySearch(min_length=length, max_length=length)
-    models = {"cached": model, "uncached": Uncached(model)}
-    rates = _rates(_sides(search, models, source, mask), arguments)
+    rates = _rates(search, {"cached": model, "uncached": Uncached(model)}, batch, arguments)
     ratio = rates["cached"] / rates["uncached"]
     print(
         f"{length:4} tokens, {count} sentences, greedy: cached {rates['cached']:8.1f}, uncached "
@@ -90,19 +90,16 @@ def _cache(
     return {**rates, "ratio": ratio, "sentences": count}
 
 
-def _grouped_query(
-    source: Tensor, mask: Tensor | None, arguments: argparse.Namespace
-) -> dict[str, dict[str, float]]:
+def _grouped_query(batch: Batch, arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Compares numbers of key and value heads: size of the cache and greedy search."""
     models = {
         f"{NUM_HEADS}/{heads}": transformer(arguments, num_kv_heads=heads) for heads in KV_HEADS
     }
     search = GreedySearch(min_length=CACHE_TOKENS, max_length=CACHE_TOKENS)
-    rates = _rates(_sides(search, models, source, mask), arguments)
+    rates = _rates(search, models, batch, arguments)
     figures = {}
     for name, model in models.items():
-        ratio = rates[name] / rates[f"{NUM_HEADS}/{NUM_HEADS}"]
-        kib = cache_kib(model, CACHE_TOKENS)
+        ratio, kib = rates[name] / rates[f"{NUM_HEADS}/{NUM_HEADS}"], cache_kib(model, CACHE_TOKENS)
         figures[name] = {
             "sentences_per_second": rates[name],
             "ratio": ratio,
@@ -117,10 +114,7 @@ def _grouped_query(
 
 
 def _beam(
-    sources: Sequence[list[int]],
-    source: Tensor,
-    mask: Tensor | None,
-    arguments: argparse.Namespace,
+    sources: Sequence[list[int]], batch: Batch, arguments: argparse.Namespace
 ) -> dict[str, dict[str, Any]]:
     """Measures beam search with all models, and with the exported one where that is possible."""
     models: dict[str, EncoderDecoder] = {
@@ -128,25 +122,17 @@ def _beam(
         for heads in KV_HEADS[:2]
     }
     search = BeamSearch(beam_size=BEAM_SIZE, min_length=BEAM_TOKENS, max_length=BEAM_TOKENS)
-    exported = exported_search(
-        models[f"transformer {NUM_HEADS}/2"],
-        sources,
-        search,
-        vocab_size=arguments.vocab_size,
-        threads=arguments.threads,
-    )
-    models["bahdanau"] = recurrent(arguments, attention="additive")
-    models["rnn"] = recurrent(arguments, attention="none")
-    sides = _sides(search, models, source, mask)
-    if exported is not None:
-        sides[f"transformer {NUM_HEADS}/2 in CTranslate2"] = exported
+    exported = exported_search(models[f"transformer {NUM_HEADS}/2"], sources, search, arguments)
+    others = {f"transformer {NUM_HEADS}/2 in CTranslate2": exported} if exported else {}
+    models["bahdanau"] = recurrent("bahdanau", arguments, attention_dim=arguments.width)
+    models["rnn"] = recurrent("rnn", arguments)
     figures: dict[str, dict[str, Any]] = {}
-    for name, rate in _rates(sides, arguments).items():
+    for name, rate in _rates(search, models, batch, arguments, others).items():
         figures[name] = {"sentences_per_second": rate}
         line = f"{name}, {BEAM_TOKENS} tokens, beam {BEAM_SIZE}: {rate:8.1f}"
         if name in models:
             shares = shares_of(
-                models[name], lambda model: search(model, source, mask), rounds=arguments.rounds
+                models[name], lambda model: search(model, *batch), rounds=arguments.rounds
             )
             figures[name]["shares"] = shares
             line += "".join(f", {part} {share:.0%}" for part, share in shares.items())
@@ -154,50 +140,49 @@ def _beam(
     return figures
 
 
-def _sides(
-    search: Search, models: dict[str, EncoderDecoder], source: Tensor, mask: Tensor | None
-) -> dict[str, Callable[[], int]]:
+def _rates(
+    search: Search,
+    models: Mapping[str, EncoderDecoder],
+    batch: Batch,
+    arguments: argparse.Namespace,
+    exported: Mapping[str, Callable[[], int]] | None = None,
+) -> dict[str, float]:
+    """Returns sentences a second of one search with each model, and of the exported one."""
+
     def searching(model: EncoderDecoder) -> Callable[[], int]:
-        return lambda: len(search(model, source, mask))
+        return lambda: len(search(model, *batch))
 
-    return {name: searching(model) for name, model in models.items()}
-
-
-def _rates(sides: dict[str, Callable[[], int]], arguments: argparse.Namespace) -> dict[str, float]:
+    sides = {name: searching(model) for name, model in models.items()}
+    sides |= exported or {}
     return interleaved_rates(sides, seconds=arguments.seconds, rounds=arguments.rounds)
 
 
 def transformer(arguments: argparse.Namespace, *, num_kv_heads: int) -> EncoderDecoder:
     """Returns a new Transformer."""
-    return Transformer(
-        vocab_size=arguments.vocab_size,
-        width=arguments.width,
+    return _new(
+        "transformer",
+        arguments,
         num_heads=NUM_HEADS,
         num_kv_heads=num_kv_heads,
         feed_forward=4 * arguments.width,
         encoder_layers=arguments.layers,
         decoder_layers=arguments.layers,
-        dropout=0.0,
-        attention_dropout=0.0,
-        positions="rope",
-        max_positions=1,
-        memory_slots=None,
-    ).eval()
+    )
 
 
-def recurrent(arguments: argparse.Namespace, *, attention: str) -> EncoderDecoder:
-    """Returns a new recurrent model: "none" for the constant context, or "additive"."""
-    return RecurrentEncoderDecoder(
-        vocab_size=arguments.vocab_size,
-        width=arguments.width,
-        encoder_hidden=arguments.width,
-        decoder_hidden=2 * arguments.width,
-        attention=attention,
-        attention_dim=None if attention == "none" else arguments.width,
-        encoder_layers=1,
-        dropout=0.0,
-        memory_slots=None,
-    ).eval()
+def recurrent(name: str, arguments: argparse.Namespace, **options: int) -> EncoderDecoder:
+    """Returns a new recurrent model."""
+    width = arguments.width
+    return _new(name, arguments, encoder_hidden=width, decoder_hidden=2 * width, **options)
+
+
+def _new(name: str, arguments: argparse.Namespace, **sizes: int) -> EncoderDecoder:
+    """Builds a model of `conf/model` with other sizes."""
+    changes = {"width": arguments.width, **sizes}.items()
+    overrides = [f"model={name}", *(f"model.{key}={value}" for key, value in changes)]
+    with initialize_config_dir(str(config_directory()), version_base="1.3"):
+        options: Any = OmegaConf.to_container(compose("train", overrides).model, resolve=True)
+    return build(options, vocab_size=arguments.vocab_size).eval()
 
 
 @torch.inference_mode()
@@ -239,7 +224,7 @@ class Uncached(_Wrapper):
     """A model without a cache: reads the source once, and the whole prefix at every step."""
 
     def start(self, source: Tensor, source_mask: Tensor | None) -> _Prefix:
-        """Reads the source once."""
+        """Reads the source."""
         return _Prefix(self.model.start(source, source_mask), source[:, :0])
 
     def step(self, tokens: Tensor, state: _Prefix) -> tuple[Tensor, _Prefix]:
@@ -252,11 +237,11 @@ class Uncached(_Wrapper):
 class _Clock(dict[str, float]):
     """CPU seconds of each of `PARTS`."""
 
-    @contextmanager
-    def of(self, part: str) -> Iterator[None]:
+    def time(self, part: str, work: Callable[..., Any], *inputs: Any) -> Any:
         start = time.process_time()
-        yield
+        result = work(*inputs)
         self[part] += time.process_time() - start
+        return result
 
 
 @dataclass(frozen=True)
@@ -265,12 +250,10 @@ class _TimedState(State):
     clock: _Clock
 
     def select(self, rows: Tensor) -> _TimedState:
-        with self.clock.of("reorder"):
-            return _TimedState(self.state.select(rows), self.clock)
+        return _TimedState(self.clock.time("reorder", self.state.select, rows), self.clock)
 
     def reorder(self, rows: Tensor) -> _TimedState:
-        with self.clock.of("reorder"):
-            return _TimedState(self.state.reorder(rows), self.clock)
+        return _TimedState(self.clock.time("reorder", self.state.reorder, rows), self.clock)
 
 
 class _Timed(_Wrapper):
@@ -279,12 +262,11 @@ class _Timed(_Wrapper):
         self._clock = clock
 
     def start(self, source: Tensor, source_mask: Tensor | None) -> _TimedState:
-        with self._clock.of("encode"):
-            return _TimedState(self.model.start(source, source_mask), self._clock)
+        state = self._clock.time("encode", self.model.start, source, source_mask)
+        return _TimedState(state, self._clock)
 
     def step(self, tokens: Tensor, state: _TimedState) -> tuple[Tensor, _TimedState]:
-        with self._clock.of("step"):
-            logits, new = self.model.step(tokens, state.state)
+        logits, new = self._clock.time("step", self.model.step, tokens, state.state)
         return logits, _TimedState(new, self._clock)
 
 
@@ -293,10 +275,7 @@ def shares_of(
 ) -> dict[str, float]:
     """Returns the share of a search's time in each of `PARTS` and in bookkeeping, the rest.
 
-    Args:
-        model: What is timed.
-        work: Searches with a model.
-        rounds: Searches, of which the medians are returned.
+    `work` searches with a model, `rounds` times, of which the medians are returned.
     """
     found: dict[str, list[float]] = {name: [] for name in (*PARTS, "bookkeeping")}
     for _ in range(rounds):
@@ -325,19 +304,17 @@ def exported_search(
     model: EncoderDecoder,
     sources: Sequence[list[int]],
     search: BeamSearch,
-    *,
-    vocab_size: int,
-    threads: int,
+    arguments: argparse.Namespace,
 ) -> Callable[[], int] | None:
     """Returns a search of CTranslate2 for as many tokens; None where it is not installed."""
     try:
         import ctranslate2
     except ImportError:
         return None
-    names: Any = _Pieces(vocab_size)
+    names: Any = _Pieces(arguments.vocab_size)
     with tempfile.TemporaryDirectory(prefix="nmt-decode-") as folder:
         to_ctranslate2(model, names, quantization="float32").save(folder)
-        engine = ctranslate2.Translator(folder, device="cpu", intra_threads=threads)
+        engine = ctranslate2.Translator(folder, device="cpu", intra_threads=arguments.threads)
     pieces = [names.pieces(source) for source in sources]
 
     def work() -> int:

@@ -53,10 +53,8 @@ def rate_of(
 def isolated(task: Callable[[], float], *, seconds: float, mib: float | None) -> float | str:
     """Returns what `task` returns in a fork of this process, or why it returned nothing.
 
-    Args:
-        task: Must not need threads that this process has started.
-        seconds: Wall time after which the process is ended.
-        mib: Memory it may take beyond what it has at its start; None: no limit.
+    The process is ended after `seconds` of wall time, and where it takes `mib` beyond what it has
+    at its start. It has no threads that this process has started.
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)

@@ -30,13 +30,8 @@ def python_blocks(text):
     blocks = list(BLOCK.finditer(text))
     for block, following in zip(blocks, [*blocks[1:], None], strict=True):
         if block[1] == "python":
-            printed = ""
-            if (
-                following
-                and following[1] == "text"
-                and not text[block.end() : following.start()].strip()
-            ):
-                printed = following[2]
+            adjoins = following and not text[block.end() : following.start()].strip()
+            printed = following[2] if adjoins and following[1] == "text" else ""
             yield text.count("\n", 0, block.start(2)) + 1, block[2], printed
 
 
@@ -80,15 +75,6 @@ def test_the_code_of_the_readme_that_needs_no_checkpoint_runs():
     path = ROOT / "README.md"
     blocks = list(python_blocks(path.read_text(encoding="utf-8")))
     run_page(path, [block for block in blocks if "from_checkpoint" not in block[1]])
-
-
-def test_the_runner_sees_a_wrong_result_and_keeps_names_between_blocks(tmp_path):
-    text = "a\n\n```python\nx = 3\n```\nb\n```python\nprint(x)\n```\n\n```text\n{}\n```\n"
-    right = list(python_blocks(text.format(3)))
-    assert right == [(4, "x = 3\n", ""), (8, "print(x)\n", "3\n")]
-    run_page(tmp_path / "page.md", right)
-    with pytest.raises(AssertionError, match=r"page\.md:8"):
-        run_page(tmp_path / "page.md", python_blocks(text.format(4)))
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -1,6 +1,5 @@
 """The wheel alone, unpacked anywhere, is enough to train and to translate."""
 
-import configparser
 import os
 import shutil
 import subprocess
@@ -78,14 +77,6 @@ def test_the_wheel_holds_package_configs_and_lexicon_and_nothing_else(wheel):
     }
     assert {name for name in names if ".dist-info/" not in name} == expected
     assert any(name.endswith("licenses/LICENSE") for name in names)
-
-
-def test_the_wheel_names_the_programs(wheel):
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
-        entries = configparser.ConfigParser()
-        entries.read_string(archive.read(name).decode("utf-8"))
-    assert dict(entries["console_scripts"]) == PROGRAMS
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

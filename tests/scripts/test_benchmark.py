@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say: batches of the data benchmark, verbs of the decode one."""
+"""The decode benchmark measures what it says: searches without a cache, and their time by verb."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ from models_for_tests import VOCAB_SIZE, tiny_model
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
 from nmt.special_tokens import EOS, PAD
-from scripts.benchmarks import data, decode
+from scripts.benchmarks import decode
 
 ROOT = Path(__file__).parents[2]
 BENCHMARK = ROOT / "scripts" / "benchmark.py"
@@ -33,40 +33,6 @@ def run(*arguments):
         text=True,
         encoding="utf-8",
     )
-
-
-@pytest.fixture
-def files(tmp_path):
-    """97 pairs of very unequal lengths."""
-    source, target = tmp_path / "train.en", tmp_path / "train.de"
-    counts = [1 + (k * k) % 29 for k in range(97)]
-    source.write_text("".join("dog " * n + "\n" for n in counts), encoding="utf-8")
-    target.write_text("".join("Hund " * n + "\n" for n in counts), encoding="utf-8")
-    return source, target
-
-
-def test_data_benchmark_compares_both_kinds_of_batches(files, tmp_path):
-    source, target = files
-    output = tmp_path / "figures.json"
-    options = ["--tokenizer-size", 300, "--budget", 64, "--seconds", 0.01, "--rounds", 1]
-    done = run("data", "--source", source, "--target", target, *options, "--output", output)
-    assert done.returncode == 0, done.stderr
-    assert "ratio" in done.stdout
-    figures = json.loads(output.read_text(encoding="utf-8"))["figures"]
-    ordered, shuffled = figures["length-sorted"], figures["shuffled"]
-    assert ordered["padding"] < shuffled["padding"]
-    assert ordered["target_tokens_per_batch"] == shuffled["target_tokens_per_batch"]
-    assert figures["ratio"] > 0
-
-
-def test_data_benchmark_refuses_files_of_unequal_length(files):
-    source, target = files
-    target.write_text("Hund\n", encoding="utf-8")
-    parser = argparse.ArgumentParser()
-    data.add_arguments(parser)
-    arguments = parser.parse_args(["--source", str(source), "--target", str(target)])
-    with pytest.raises(ValueError, match="97 lines but"):
-        data.run(arguments)
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=["greedy", "beam"])
@@ -115,9 +81,9 @@ def test_ctranslate2_makes_as_many_steps(monkeypatch):
     monkeypatch.setattr(ctranslate2, "Translator", Recorder)
     torch.manual_seed(3)
     search = BeamSearch(beam_size=2, min_length=6, max_length=6)
-    options = {"vocab_size": VOCAB_SIZE, "threads": 1}
+    options = argparse.Namespace(vocab_size=VOCAB_SIZE, threads=1)
     sources = [[5, 7, 11, 13], [17, 19], [23, 29, 31]]
-    decode.exported_search(tiny_model("transformer"), sources, search, **options)()
+    decode.exported_search(tiny_model("transformer"), sources, search, options)()
     assert len(lengths) == 3
     assert max(lengths) == 6 + 1
 
