@@ -9,8 +9,8 @@ and prints its accuracy on lines it was not trained on. `classify` prints for ea
 
     language TAB probability TAB line TAB the three words looked at most, each with its weight
 
-and on a terminal the line alone, each word as bright as its weight. `filter` writes the pairs of
-two files that have no side clearly in the other language: clean/train.en and clean/train.de.
+`filter` writes the pairs of two files that have no side clearly in the other language:
+clean/train.en and clean/train.de. File names end in the language (and .gz).
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from rich.console import Console
-from rich.text import Text
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -42,6 +40,7 @@ from nmt.models.attention import AdditiveAttention, additive_attention
 Sides = tuple[Sequence[str], Sequence[str]]
 SIZES = {"num_buckets": 2**14, "width": 32, "hidden": 48, "attention_dim": 32}
 LEARNING_RATE = 3e-3
+LINES_AN_UPDATE = 64  # of each language
 LONGEST_STRETCH = 24  # words
 ONE_IN = 20  # lines are held out where no other text is given
 LINES_AT_ONCE = 256
@@ -203,7 +202,7 @@ def load_identifier(path: str) -> LanguageIdentifier:
 
 
 def train_identifier(
-    sides: Sides, languages: tuple[str, str], *, updates: int, batch_size: int, seed: int
+    sides: Sides, languages: tuple[str, str], *, updates: int, seed: int
 ) -> LanguageIdentifier:
     """Trains on random stretches of random lines, as many of each language.
 
@@ -223,9 +222,10 @@ def train_identifier(
     model = LanguageClassifier(**SIZES)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, updates)
-    answers = torch.arange(2.0).repeat_interleave(batch_size)
+    answers = torch.arange(2.0).repeat_interleave(LINES_AN_UPDATE)
     for _ in range(updates):
-        odds, _ = model([stretch(t) for side in lines for t in draw.choices(side, k=batch_size)])
+        drawn = [text for side in lines for text in draw.choices(side, k=LINES_AN_UPDATE)]
+        odds, _ = model([stretch(text) for text in drawn])
         optimizer.zero_grad()
         F.binary_cross_entropy_with_logits(odds, answers).backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -252,15 +252,12 @@ def accuracy(identifier: LanguageIdentifier, sides: Sides) -> tuple[int, int]:
 
 def _train(options: argparse.Namespace) -> None:
     languages, sides, held_out = _text(options)
-    held_out = _with_words(held_out)
     start = time.process_time()
-    identifier = train_identifier(
-        sides, languages, updates=options.updates, batch_size=options.batch_size, seed=options.seed
-    )
+    identifier = train_identifier(sides, languages, updates=options.updates, seed=options.seed)
     seconds = time.process_time() - start
     options.output.parent.mkdir(parents=True, exist_ok=True)
     identifier.save(options.output)
-    right, total = accuracy(identifier, held_out)
+    right, total = accuracy(identifier, _with_words(held_out))
     print(f"{options.output}: {' and '.join(languages)}, {seconds:.0f} CPU seconds")
     print(f"held-out lines: {right:,} of {total:,} right ({right / total:.2%})")
 
@@ -277,78 +274,62 @@ def _text(options: argparse.Namespace) -> tuple[tuple[str, str], Sides, Sides]:
     if options.source is None or options.target is None:
         raise UserError("give --data built-in, or both --source FILE and --target FILE.")
     languages = _languages(options)
-    pairs = [*iterate_parallel([options.source, options.target], Languages(*languages, {}))]
-    held_out = pairs[::ONE_IN]
+    pairs = [*iterate_parallel([options.source, options.target], languages)]
     if options.held_out:
-        held_out = [*iterate_parallel(options.held_out, Languages(*languages, {}))]
+        held_out = [*iterate_parallel(options.held_out, languages)]
     else:
-        pairs = [pair for number, pair in enumerate(pairs) if number % ONE_IN]
-    return languages, ([s for s, _ in pairs], [t for _, t in pairs]), (
-        [s for s, _ in held_out], [t for _, t in held_out])  # fmt: skip
+        held_out = pairs[::ONE_IN]
+        del pairs[::ONE_IN]
+    train, test = (([s for s, _ in part], [t for _, t in part]) for part in (pairs, held_out))
+    return (languages.source, languages.target), train, test
 
 
-def _languages(options: argparse.Namespace) -> tuple[str, str]:
-    source = options.source_lang or language_of(Path(options.source))
-    target = options.target_lang or language_of(Path(options.target))
-    if source == target:
-        raise UserError(f"both sides are called {source}: give --source-lang and --target-lang.")
-    return source, target
+def _languages(options: argparse.Namespace) -> Languages:
+    languages = Languages(language_of(Path(options.source)), language_of(Path(options.target)))
+    if languages.source == languages.target:
+        raise UserError(f"both files end in .{languages.source}: name them by their languages.")
+    return languages
 
 
 def _classify(options: argparse.Namespace) -> None:
     identifier = load_identifier(options.model)
-    console = Console(highlight=False, soft_wrap=True)
     for line in iterate_lines(options.input):
         (judged,) = identifier.identify([line])
-        answer = f"{judged.language}\t{judged.probability:.4f}\t" if judged.words else ""
-        if console.is_terminal:
-            console.print(Text(answer) + coloured(line, judged))
-        elif judged.words:
+        if judged.words:
             looked = " ".join(f"{word}:{weight:.2f}" for word, weight in judged.most_looked_at[:3])
-            print(f"{answer}{line}\t{looked}")
+            print(f"{judged.language}\t{judged.probability:.4f}\t{line}\t{looked}")
         else:
             print(line)
 
 
-def coloured(line: str, judged: Judgement) -> Text:
-    """Returns the line with the background of each word as bright as its attention weight."""
-    text, place = Text(line), 0
-    for word, weight in zip(judged.words, judged.weights, strict=True):
-        place = line.index(word, place)
-        light = round(255 * weight / max(judged.weights))
-        ink = "black" if light > 127 else "white"
-        text.stylize(f"{ink} on #{light:02x}{light * 3 // 4:02x}00", place, place + len(word))
-        place += len(word)
-    return text
-
-
 def _filter(options: argparse.Namespace) -> None:
     identifier = load_identifier(options.model)
-    source_lang, target_lang = languages = _languages(options)
-    if set(languages) != set(identifier.languages):
+    languages = _languages(options)
+    codes = languages.source, languages.target
+    if set(codes) != set(identifier.languages):
         raise UserError(
             f"{options.model} distinguishes {' and '.join(identifier.languages)}, not "
-            f"{' and '.join(languages)}: train a model for these."
+            f"{' and '.join(codes)}: train a model for these."
         )
-    pairs = iterate_parallel([options.source, options.target], Languages(*languages, {}))
-    outputs = [f"{options.output}.{language}" for language in languages]
-    Path(outputs[0]).parent.mkdir(parents=True, exist_ok=True)
+    pairs = iterate_parallel([options.source, options.target], languages)
+    outputs = [Path(f"{options.output}.{code}") for code in codes]
+    outputs[0].parent.mkdir(parents=True, exist_ok=True)
     kept = total = 0
     with (
-        open(outputs[0], "w", encoding="utf-8") as one,
-        open(outputs[1], "w", encoding="utf-8") as two,
+        outputs[0].open("w", encoding="utf-8") as one,
+        outputs[1].open("w", encoding="utf-8") as two,
     ):
         while chunk := list(islice(pairs, 10_000)):
             sources, targets = zip(*chunk, strict=True)
-            swapped = identifier.clearly_in(target_lang, sources)
-            untranslated = identifier.clearly_in(source_lang, targets)
-            for row, (source, target) in enumerate(chunk):
-                if not (swapped[row] or untranslated[row]):
+            swapped = identifier.clearly_in(languages.target, sources)
+            untranslated = identifier.clearly_in(languages.source, targets)
+            for (source, target), *wrong in zip(chunk, swapped, untranslated, strict=True):
+                if not any(wrong):
                     one.write(f"{source}\n")
                     two.write(f"{target}\n")
                     kept += 1
             total += len(chunk)
-    print(f"{outputs[0]} and {outputs[1]}: {kept:,} of {total:,} pairs kept")
+    print(f"{outputs[0]}, {outputs[1]}: {kept:,} of {total:,} pairs kept")
 
 
 @flag_main
@@ -364,7 +345,6 @@ def main(argv: Sequence[str] | None) -> None:
         f"to measure on (default: one in {ONE_IN} of the training lines)")  # fmt: skip
     train.add_argument("--output", type=Path, required=True, metavar="MODEL", help="a .pt file")
     train.add_argument("--updates", type=int, default=600, metavar="N", help="(default: 600)")
-    train.add_argument("--batch-size", type=int, default=64, metavar="N", help="(default: 64)")
     train.add_argument("--seed", type=int, default=1, metavar="N", help="(default: 1)")
     train.set_defaults(run=_train)
     classify = commands.add_parser("classify", help="say the language of each line of text")
@@ -378,7 +358,6 @@ def main(argv: Sequence[str] | None) -> None:
     for command in (train, clean):
         for side in ("source", "target"):
             command.add_argument(f"--{side}", required=command is clean, metavar="FILE")
-            command.add_argument(f"--{side}-lang", metavar="CODE", help="(default: from the name)")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     options.run(options)
