@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
@@ -13,11 +13,13 @@ from matplotlib.figure import Figure
 from nmt.evaluation.by_length import Bucket
 from nmt.evaluation.figures import (
     COLOURS,
+    INK,
     MARKERS,
     label_ranges,
     new_figure,
     set_score_axis,
     shade_beyond,
+    tidy,
 )
 
 Results = Mapping[str, Any]  # what `results.json` holds
@@ -40,20 +42,15 @@ class Table:
 
 
 @dataclass(frozen=True)
-class FigureReference:
-    """A figure by the name of its files, and what it shows."""
-
-    name: str
-    caption: str
-
-
-@dataclass(frozen=True)
 class Section:
-    """Paragraphs, figures, tables, paragraphs and a list, in this order."""
+    """Paragraphs, figures, tables, paragraphs and a list, in this order.
+
+    Figures are captions by the name of their files.
+    """
 
     title: str
     before: Sequence[str] = ()
-    figures: Sequence[FigureReference] = ()
+    figures: Mapping[str, str] = field(default_factory=dict)
     tables: Sequence[Table] = ()
     after: Sequence[str] = ()
     items: Sequence[str] = ()
@@ -119,8 +116,30 @@ def system_styles(results: Results) -> dict[str, LineStyle]:
 
 def score_figure(title: str, height: float = 4.6) -> tuple[Figure, Axes]:
     """Makes a figure of one panel."""
-    figure = new_figure(7.2, height, title=title)
-    return figure, figure.add_subplot()
+    figure, (axes,) = panel_figure(title, 1, 7.2, height)
+    return figure, axes
+
+
+def panel_figure(
+    title: str, count: int, width: float, height: float = 4.6
+) -> tuple[Figure, list[Axes]]:
+    """Makes a figure of panels beside each other with the same y axis."""
+    figure = new_figure(width, height, title=title)
+    return figure, list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
+
+
+def draw_lines(
+    axes: Axes,
+    xs: Sequence[float],
+    curves: Sequence[tuple[Sequence[Mapping[str, Any]], LineStyle, str]],
+    xlabel: str,
+) -> None:
+    """Draws lines of BLEU with their bands; a curve is its values, its look and its name."""
+    for values, style, label in curves:
+        draw_band(axes, xs, values, style, label)
+    axes.set_xlabel(xlabel, color=INK)
+    set_score_axis(axes, "BLEU")
+    tidy(axes)
 
 
 def draw_band(
@@ -186,12 +205,13 @@ def draw_ranges(
     shade_beyond(axes, ranges[0], task["longest_train"], task["unit"], prefix="extrapolation: ")
 
 
-def add_legend(figure: Figure, num_lines: int = 2) -> None:
+def add_legend(figure: Figure, columns: int = 3, handlelength: float | None = None) -> None:
     """Names the lines below the axes, unless there is only one."""
-    if num_lines > 1:
-        figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-
-
-def add_paired_legend(figure: Figure) -> None:
-    """Names lines of which two belong together, in two columns."""
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9, handlelength=4)
+    if sum(len(axes.get_legend_handles_labels()[0]) for axes in figure.axes) > 1:
+        figure.legend(
+            loc="outside lower center",
+            ncols=columns,
+            frameon=False,
+            fontsize=9,
+            handlelength=handlelength,
+        )

@@ -37,6 +37,7 @@ def write_report(directory: Path, results: Results) -> list[Path]:
     figures = [
         path
         for finding in FINDINGS
+        if finding.is_in(results)
         for name, figure in finding.draw(results).items()
         for path in save_figure(figure, directory, name)
     ]
@@ -72,7 +73,8 @@ def _inline(path: Path) -> str:
 
 
 def _sections(results: Results) -> list[Section]:
-    found = [section for finding in FINDINGS for section in finding.tell(results)]
+    there = [finding for finding in FINDINGS if finding.is_in(results)]
+    found = [section for finding in there for section in finding.tell(results)]
     found += [
         _context(),
         Section("What this does not show", items=[*_limits(results)], is_box=True),

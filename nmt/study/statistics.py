@@ -56,6 +56,10 @@ class Gap:
         """Returns the difference of two over the same resamples."""
         return Gap(self.value - other.value, self.replicates - other.replicates)
 
+    def over(self, other: Gap) -> Gap:
+        """Returns the ratio of two over the same resamples."""
+        return Gap(self.value / other.value, self.replicates / other.replicates)
+
     def entry(self) -> dict[str, float | None]:
         """Returns the value with its interval, for `results.json`."""
         return interval(self.value, self.replicates)

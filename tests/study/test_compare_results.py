@@ -43,15 +43,10 @@ def almost_right(length):
 def finished(tmp_path_factory):
     """Two seeds of rnn and of bahdanau."""
     folder = tmp_path_factory.mktemp("runs")
-    for seed in (1, 2):
-        write_run(folder / f"rnn{seed}", half_wrong, seed=seed, splits=SPLITS)
-        write_run(
-            folder / f"bahdanau{seed}",
-            almost_right,
-            model_name="bahdanau",
-            seed=seed,
-            splits=SPLITS,
-        )
+    for name, errors in (("rnn", half_wrong), ("bahdanau", almost_right)):
+        for seed in (1, 2):
+            path = folder / f"{name}{seed}"
+            write_run(path, errors, model_name=name, seed=seed, splits=SPLITS)
     return folder
 
 
@@ -59,23 +54,6 @@ def finished(tmp_path_factory):
 def runs(finished, tmp_path):
     """A copy of the finished runs, to be added to."""
     return shutil.copytree(finished, tmp_path / "runs")
-
-
-def test_runs_that_differ_in_their_seed_alone_are_one_system(runs):
-    results = compare([runs])
-    found = {system["label"]: system["seeds"] for system in results["systems"]}
-    assert found == {"rnn": [1, 2], "bahdanau": [1, 2]}
-
-
-def test_a_label_names_what_tells_systems_of_one_name_apart(tmp_path):
-    for slots in (None, 4):
-        write_run(
-            tmp_path / f"{slots}", half_wrong, model_name="bahdanau", model={"memory_slots": slots}
-        )
-    for width in (16, 32):
-        write_run(tmp_path / f"width{width}", half_wrong, model={"width": width})
-    labels = {system["label"] for system in compare([tmp_path])["systems"]}
-    assert labels == {"bahdanau", "bahdanau, memory_slots=4", "rnn, width=16", "rnn, width=32"}
 
 
 def test_systems_come_in_a_fixed_order_whatever_the_folders_are_called(tmp_path):
@@ -97,9 +75,24 @@ def test_systems_come_in_a_fixed_order_whatever_the_folders_are_called(tmp_path)
     ]
 
 
-def test_an_evaluation_within_a_run_is_no_other_run(runs):
-    shutil.copytree(runs / "rnn1", runs / "rnn1" / "evaluation")
-    assert len(compare([runs])["systems"]) == 2
+def test_a_label_names_what_distinguishes_systems_of_one_name(tmp_path):
+    """An option that is null is one that is not there."""
+    for folder, model in enumerate(({}, {"memory_slots": 4}, {"width": 16}, {"width": 32})):
+        for seed in (1, 2):
+            name = "rnn" if "width" in model else "bahdanau"
+            options = {"positions": None} if seed == 2 else {}
+            path = tmp_path / f"{folder}-{seed}"
+            write_run(path, half_wrong, model_name=name, seed=seed, model=model | options)
+    results = compare([tmp_path])
+    assert {system["label"]: system["seeds"] for system in results["systems"]} == {
+        "bahdanau": [1, 2],
+        "bahdanau, memory_slots=4": [1, 2],
+        "rnn, width=16": [1, 2],
+        "rnn, width=32": [1, 2],
+    }
+    found = results["differences"]
+    assert [entry["primary"] for entry in found] == [True, False, False]
+    assert len({frozenset((e["baseline"], e["system"])) for e in found}) == 3
 
 
 def test_scores_of_a_range_are_means_over_seeds_and_ranges_add_up(runs):
@@ -184,41 +177,26 @@ def test_the_primary_statistic_is_the_difference_of_differences(runs):
     assert statistic["value"] == pytest.approx(long - short, abs=1e-3)
     assert statistic["low"] < statistic["value"] < statistic["high"]
     beyond = {entry["range"]: entry["value"] for entry in found["by_range"]}
-    assert list(beyond) == [label for _, label in value if label != "1-10"][: len(beyond)]
+    assert list(beyond) == ["11-20", "21-30"]
     assert beyond["11-20"] == statistic["value"]
-    last = list(beyond)[-1]
-    gap = value["bahdanau", last] - value["rnn", last]
-    assert beyond[last] == pytest.approx(gap - short, abs=1e-3)
+    gap = value["bahdanau", "21-30"] - value["rnn", "21-30"]
+    assert beyond["21-30"] == pytest.approx(gap - short, abs=1e-3)
 
 
 def test_the_long_range_is_41_to_50_or_with_joined_inputs_the_longest_of_training():
     ranges = [each for each in sort_by_length([5, 25, 45, 55, 65, 90]) if each[1]]
-    found = {
-        (longest, joins): compared_ranges(
-            ranges, {"longest_train": longest, "most_joined": {"train": 2} if joins else None}
-        )[1][0].label
-        for longest in (49, 50, 60, 85)
-        for joins in (False, True)
-    }
-    assert found == {
-        (49, False): "21-30",
-        (49, True): "21-30",
-        (50, False): "41-50",
-        (50, True): "41-50",
-        (60, False): "41-50",
-        (60, True): "51-60",
-        (85, False): "41-50",
-        (85, True): "61-70",
-    }
-    task = {"longest_train": 50, "most_joined": None}
+    for longest, alone, joined in (
+        (49, "21-30", "21-30"),
+        (50, "41-50", "41-50"),
+        (60, "41-50", "51-60"),
+        (85, "41-50", "61-70"),
+    ):
+        for most_joined, expected in ((None, alone), ({"train": 2}, joined)):
+            task = {"longest_train": longest, "most_joined": most_joined}
+            assert compared_ranges(ranges, task)[1][0].label == expected
+    task = {"longest_train": 12, "most_joined": None}
+    assert compared_ranges(ranges, task)[1][0].label == "81+"  # all but the first are beyond
     assert compared_ranges(ranges[:1], task) is None
-
-
-def test_every_other_pair_is_secondary(runs):
-    write_run(runs / "t", almost_right, model_name="transformer", splits=SPLITS)
-    found = compare([runs])["differences"]
-    assert [entry["primary"] for entry in found] == [True, False, False]
-    assert len({frozenset((e["baseline"], e["system"])) for e in found}) == 3
 
 
 def test_the_primary_pair_has_one_budget(tmp_path):
@@ -270,8 +248,9 @@ def test_two_runs_of_one_system_and_seed_are_refused(tmp_path):
         compare([tmp_path])
 
 
-def test_a_run_named_twice_counts_once(runs):
-    assert compare([runs, runs / "rnn1"]) == compare([runs])
+def test_a_run_named_twice_counts_once_with_an_evaluation_inside(runs):
+    shutil.copytree(runs / "rnn1", runs / "rnn1" / "evaluation")
+    assert len(compare([runs, runs / "rnn1"])["systems"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -406,16 +385,8 @@ def test_bits_make_ranges_of_like_size_and_must_fit_the_test_set(runs):
 
 
 def test_words_per_vector_are_counted_with_no_more_vectors_than_words(runs):
-    slots = {"memory_slots": 5}
-    for seed in (1, 2):
-        write_run(
-            runs / f"slots{seed}",
-            half_wrong,
-            model_name="bahdanau",
-            seed=seed,
-            model=slots,
-            splits=SPLITS,
-        )
+    model = {"memory_slots": 5}
+    write_run(runs / "slots", half_wrong, model_name="bahdanau", model=model, splits=SPLITS)
     found = compare([runs])["slots"]
     assert found["families"] == {"bahdanau": ["bahdanau, memory_slots=5", "bahdanau"]}
     load = {
@@ -428,19 +399,6 @@ def test_words_per_vector_are_counted_with_no_more_vectors_than_words(runs):
     assert load[1, "21-30"] == 23
 
 
-def test_one_count_of_slots_alone_makes_no_family(tmp_path):
-    write_run(tmp_path / "rnn", half_wrong)
-    write_run(tmp_path / "b", half_wrong, model_name="bahdanau", model={"memory_slots": 4})
-    assert compare([tmp_path])["slots"] is None
-
-
-def test_an_option_that_is_null_is_one_that_is_not_there(tmp_path):
-    write_run(tmp_path / "old", half_wrong, seed=1)
-    write_run(tmp_path / "new", half_wrong, seed=2, model={"positions": None})
-    (system,) = compare([tmp_path])["systems"]
-    assert system["seeds"] == [1, 2]
-
-
 def test_averaged_weights_are_another_system(tmp_path):
     for seed, name in enumerate(("plain", "ema")):
         folder = write_run(tmp_path / name, half_wrong, seed=seed)
@@ -449,14 +407,6 @@ def test_averaged_weights_are_another_system(tmp_path):
     (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     labels = {system["label"] for system in compare([tmp_path])["systems"]}
     assert labels == {"rnn", "rnn, decay=0.9"}
-
-
-def test_a_range_above_the_first_is_contrasted_though_it_is_longer_than_training(tmp_path):
-    for name in ("rnn", "bahdanau"):
-        write_run(tmp_path / name, half_wrong, model_name=name, longest_train_source_words=12)
-    found = compare([tmp_path])["differences"][0]
-    assert found["short"]["range"] == "1-10"
-    assert found["long"]["range"] != "1-10"
 
 
 # --- small parts ---
@@ -485,20 +435,16 @@ def test_explained_variance():
 
 
 @pytest.mark.parametrize(
-    ("hypothesis", "expected"),
+    ("hypothesis", "unit", "expected"),
     [
-        ("a b c d a b c d", (True, False, False)),
-        ("a b c d a b c e", (False, False, False)),
-        ("a a a a a", (True, False, False)),
-        ("a a a a", (False, False, False)),
-        (" \u3000", (False, True, False)),
-        (" one  two ", (False, False, True)),
+        ("a b c d a b c d", "word", (True, False, False)),
+        ("a b c d a b c e", "word", (False, False, False)),
+        ("a a a a", "word", (False, False, False)),
+        (" \u3000", "word", (False, True, False)),
+        (" one  two ", "word", (False, False, True)),
+        ("我们去我们去我们去", "character", (True, False, False)),
+        ("我们去我们去我们去", "word", (False, False, False)),
     ],
 )
-def test_ways_to_fail(hypothesis, expected):
-    assert failures("one two", hypothesis) == expected
-
-
-def test_repetition_is_counted_in_characters_where_words_are_not_set_apart():
-    assert failures("one", "我们去我们去我们去", unit="character")[0]
-    assert not failures("one", "我们去我们去我们去")[0]
+def test_ways_to_fail(hypothesis, unit, expected):
+    assert failures("one two", hypothesis, unit=unit) == expected

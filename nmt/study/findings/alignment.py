@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from nmt.evaluation.figures import CELL_INCHES, draw_panel, font_families, new_figure
-from nmt.study.presentation import FigureReference, Results, Section, Table, number
+from nmt.study.presentation import Results, Section, Table, number
 from nmt.study.systems import Comparison
 
 if TYPE_CHECKING:
@@ -58,16 +58,12 @@ def _scores(run: TrainedRun, split: str, most: int | None) -> list[AlignmentScor
 
     pairs = run.pairs(split)[:most]
     order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][1]))  # like lengths together
-    sure, possible = (
-        [gold_links(row) for row in (run.column(split, name) or [])[:most]]
-        for name in ("sure", "possible")
-    )
     attentions = run.translator.attentions([pairs[i] for i in order], batch_tokens=run.batch_tokens)
     by_sentence = [[attention_links(layer) for layer in each.weights] for each in attentions]
+    columns = (run.column(split, name) or [] for name in ("sure", "possible"))
+    sure, possible = ([gold_links(column[i]) for i in order] for column in columns)
     return [
-        score_alignment(
-            list(found), sure=[sure[i] for i in order], possible=[possible[i] for i in order]
-        )
+        score_alignment(list(found), sure=sure, possible=possible)
         for found in zip(*by_sentence, strict=True)
     ]
 
@@ -102,24 +98,44 @@ def score(comparison: Comparison) -> Mapping[str, Any]:
     scored = comparison.probed("alignment", "alignment", expected=attending)
     shown = comparison.probed("attention", "attention weights", expected=attending)
     alignment = {
-        label: {
-            **{
-                key: float(np.mean([r[key] for r in rows]))
-                for key in ("aer", "precision", "recall")
-            },
-            "layers": sorted({row["layer"] for row in rows}),
-            "by_seed": [row["aer"] for row in rows],
-            "num_sentences": rows[0]["num_sentences"],
-        }
+        label: average(rows, "aer", "precision", "recall")
+        | {"num_sentences": rows[0]["num_sentences"]}
         for label, rows in scored.items()
     }
     return {"alignment": alignment or None, "attention": _shared(shown) or None}
 
 
+def average(rows: Sequence[Mapping[str, Any]], *keys: str) -> dict[str, Any]:
+    """Averages entries over seeds; names the layers, and of the first entry each seed."""
+    return {
+        **{key: float(np.mean([row[key] for row in rows])) for key in keys},
+        "layers": sorted({row["layer"] for row in rows}),
+        "by_seed": [row[keys[0]] for row in rows],
+    }
+
+
+def score_cells(label: str, row: Mapping[str, Any], *keys: str, count: str) -> tuple[str, ...]:
+    """Returns the row of a table for what `average` gives: the scores between layer and count."""
+    return (
+        label,
+        ", ".join(map(str, row["layers"])),
+        *(number(row[key], 3) for key in keys),
+        ", ".join(number(each, 3) for each in row["by_seed"]),
+        f"{row[count]:,}",
+    )
+
+
 def _shared(shown: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]]) -> list[dict[str, Any]]:
     """Picks the sentences that all systems with attention weights share, lowest seed."""
     maps = {
-        label: {(entry["split"], entry["index"]): entry for entry in runs[0]}
+        label: {
+            (entry["split"], entry["index"]): {
+                "source_words": entry["source_words"],
+                "target_words": entry["target_words"],
+                "weights": [[round(weight, 3) for weight in row] for row in entry["weights"]],
+            }
+            for entry in runs[0]
+        }
         for label, runs in shown.items()
     }
     shared = sorted(set.intersection(*map(set, maps.values()))) if maps else []
@@ -127,14 +143,7 @@ def _shared(shown: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]]) -> list[
         {
             "split": split,
             "index": index,
-            "systems": {
-                label: {
-                    "source_words": entries[split, index]["source_words"],
-                    "target_words": entries[split, index]["target_words"],
-                    "weights": [[round(w, 3) for w in r] for r in entries[split, index]["weights"]],
-                }
-                for label, entries in maps.items()
-            },
+            "systems": {label: entries[split, index] for label, entries in maps.items()},
         }
         for split, index in shared
     ]
@@ -177,39 +186,26 @@ def draw_heat_map(systems: Mapping[str, Mapping[str, Any]]) -> Figure:
     return figure
 
 
-def tell(results: Results) -> list[Section]:
+def tell(results: Results) -> Iterator[Section]:
     """Tabulates alignment error rates and shows the heat maps."""
     rows = [
-        (
-            label,
-            ", ".join(map(str, row["layers"])),
-            *(number(row[key], 3) for key in ("aer", "precision", "recall")),
-            ", ".join(number(aer, 3) for aer in row["by_seed"]),
-            f"{row['num_sentences']:,}",
-        )
+        score_cells(label, row, "aer", "precision", "recall", count="num_sentences")
         for label, row in (results["alignment"] or {}).items()
     ]
-    figures = [
-        FigureReference(
-            f"attention_{entry['index']}",
-            f"Sentence {entry['index']} of {entry['split']!r}: words of the reference in rows, of "
-            "the source in columns",
-        )
+    figures = {
+        f"attention_{entry['index']}": f"Sentence {entry['index']} of {entry['split']!r}: words of "
+        "the reference in rows, of the source in columns"
         for entry in results["attention"] or ()
-    ]
-    if not rows and not figures:
-        return []
+    }
     columns = ("system", "layer", "AER", "precision", "recall", "AER by seed", "sentences")
     table = Table(columns, rows, "Attention scored against gold links (lower AER is better)")
     layer = "the layer (from 0) with the lowest error on validation" if rows else "the last layer"
-    return [
-        Section(
-            "Attention as alignment",
-            [
-                f"These are the attention weights of {layer} while the model reads the reference "
-                "instead of its own translation. Heat maps show the lowest seed."
-            ],
-            figures,
-            [table] if rows else [],
-        )
-    ]
+    yield Section(
+        "Attention as alignment",
+        [
+            f"These are the attention weights of {layer} while the model reads the reference "
+            "instead of its own translation. Heat maps show the lowest seed."
+        ],
+        figures,
+        [table] if rows else [],
+    )

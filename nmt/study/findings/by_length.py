@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from nmt.study.presentation import (
-    FigureReference,
     Results,
     Section,
     Table,
@@ -21,14 +20,6 @@ from nmt.study.presentation import (
     with_interval,
 )
 from nmt.study.systems import Comparison
-
-if TYPE_CHECKING:
-    from nmt.study.measure import TrainedRun
-
-
-def measure(run: TrainedRun) -> Mapping[str, Any]:
-    """Measures nothing: a run has translated its test set already."""
-    return {}
 
 
 def score(comparison: Comparison) -> Mapping[str, Any]:
@@ -64,7 +55,6 @@ def draw_by_length(results: Results, metric: str, name: str) -> Figure:
 
     The split and its long companion (dotted) share the axis, but not a line.
     """
-    styles = system_styles(results)
     figure, axes = score_figure(f"{name} by input length")
     curves = [
         (
@@ -72,22 +62,22 @@ def draw_by_length(results: Results, metric: str, name: str) -> Figure:
             replace(style, dashes=dashes),
             label if dashes == "-" else "",
         )
-        for split, dashes in zip(results["splits"].values(), ("-", ":"), strict=False)
-        for label, style in styles.items()
+        for split, dashes in zip(results["splits"].values(), "-:", strict=False)
+        for label, style in system_styles(results).items()
     ]
     draw_ranges(axes, results, curves, metric, name)
-    add_legend(figure, len(styles))
+    add_legend(figure)
     return figure
 
 
-def tell(results: Results) -> list[Section]:
+def tell(results: Results) -> Iterator[Section]:
     """Says what the headline shows, and shows one long input; all scores come at the end."""
     split, main = results["split"], results["splits"][results["split"]]
     after = [f"{name}: {signature}." for name, signature in results["signatures"].items()]
     if len(results["splits"]) > 1:
         other = next(name for name in results["splits"] if name != split)
         after.append(f"The dotted lines are {other!r}: longer inputs, scored separately.")
-    headline = Section(
+    yield Section(
         "BLEU by input length",
         before=[
             f"{main['num_sentences']:,} sentences of {split!r} (SHA-256 {main['sha256'][:12]}). "
@@ -97,52 +87,49 @@ def tell(results: Results) -> list[Section]:
             "score.",
             *_intervals(results),
         ],
-        figures=[FigureReference("bleu_by_length", "BLEU by input length with 95 % bands")],
+        figures={"bleu_by_length": "BLEU by input length with 95 % bands"},
         after=after,
     )
-    return [headline, _tell_example(results), _tell_all_ranges(results)]
+    yield _tell_example(results)
+    yield _tell_all_ranges(results)
 
 
-def _intervals(results: Results) -> list[str]:
+def _intervals(results: Results) -> Iterator[str]:
     """Says what the intervals cover and what they do not."""
     bootstrap, systems = results["bootstrap"], results["systems"]
     drawn = "documents, then sentences" if bootstrap["documents"] else "sentences of each range"
-    numbers = [len(system["seeds"]) for system in systems]
-    texts = [
+    several = any(len(system["seeds"]) > 1 for system in systems)
+    one = [system["label"] for system in systems if len(system["seeds"]) == 1]
+    yield (
         f"The intervals hold {100 * bootstrap['coverage']:.0f} % of {bootstrap['resamples']:,} "
         f"resamples, the same for all systems (random seed {bootstrap['seed']}). A resample draws "
         f"{drawn}."
-    ]
-    if bootstrap.get("seeds") == "t":
-        if max(numbers) > 1:
-            texts.append(
-                "It moves the mean over n seeds as Student's t with n − 1 degrees of freedom does, "
-                "so intervals over few seeds cover at least what they say; over 2 seeds they are "
-                "wide. Systems are paired by seed where both have it."
-            )
-    elif max(numbers) > 1:
-        texts.append(
+    )
+    if several and bootstrap.get("seeds") == "t":
+        yield (
+            "It moves the mean over n seeds as Student's t with n − 1 degrees of freedom does, so "
+            "intervals over few seeds cover at least what they say; over 2 seeds they are wide. "
+            "Systems are paired by seed where both have it."
+        )
+    elif several:
+        yield (
             "It draws seeds as well, with replacement. Such intervals are too narrow: where only "
             "seeds vary, they cover 47 % (2 seeds), 75 % (3) or 84 % (5) instead of 95 %."
         )
-    one = [system["label"] for system in systems if len(system["seeds"]) == 1]
     if one:
         names = "" if len(one) == len(systems) else f" ({'; '.join(one)})"
-        texts.append(
+        yield (
             f"With one seed{names}, an interval shows how other test sentences would change the "
             "score, not how another training would."
         )
     if results["split"] == "test_joined":
-        texts.append(
+        yield (
             "Each test sentence occurs once for each number of sentences joined. "
             f"{'Tests' if bootstrap['documents'] else 'Intervals and tests'} treat inputs as "
             "independent, so what is said of all of them is too certain."
         )
     elif bootstrap["documents"]:
-        texts.append(
-            "The paired tests treat sentences as independent, although documents hold several."
-        )
-    return texts
+        yield "The paired tests treat sentences as independent, although documents hold several."
 
 
 def _example(comparison: Comparison) -> dict[str, Any]:
@@ -207,7 +194,7 @@ def _tell_all_ranges(results: Results) -> Section:
             "four words (characters in Chinese and Japanese) that occurs twice in one translation. "
             "A copied translation equals its source."
         ],
-        figures=[FigureReference("chrf_by_length", "chrF by input length with 95 % bands")],
+        figures={"chrf_by_length": "chrF by input length with 95 % bands"},
         tables=tables,
         is_appendix=True,
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from nmt.study.presentation import Results, Section, Table, main_split, number, with_interval
 from nmt.study.statistics import (
@@ -22,9 +22,6 @@ from nmt.study.statistics import (
 )
 from nmt.study.systems import Comparison, System, primary_pair
 
-if TYPE_CHECKING:
-    from nmt.study.measure import TrainedRun
-
 # End of the protocol's range of long inputs, 41-50.
 LONGEST_CONTRASTED = 50
 # A baseline with less than this share of the other's BLEU on short inputs, where no bottleneck
@@ -33,36 +30,27 @@ TRAINED_SHARE = 0.8
 T_QUANTILES = (12.706, 4.303, 3.182, 2.776)  # 97.5 %, of 1 to 4 degrees of freedom
 
 
-def measure(run: TrainedRun) -> Mapping[str, Any]:
-    """Measures nothing: test translations are enough."""
-    return {}
-
-
 def score(comparison: Comparison) -> Mapping[str, Any]:
     """Contrasts every pair of the shown systems; the fall with length is of all systems."""
     scores, systems = comparison.main, comparison.shown
     ends = compared_ranges(scores.contrasted_ranges, comparison.task)
-    entry: dict[str, Any] = {"falls": {}, "differences": [], "tests": None}
-    if ends:
-        entry["falls"] = {
-            system.label: _fall(scores, system, ends) for system in comparison.systems
+    falls = {s.label: _fall(scores, s, ends) for s in comparison.systems} if ends else {}
+    if len(systems) == 1:
+        return {"falls": falls, "differences": [], "tests": None}
+    primary = primary_pair(systems)
+    differences = [
+        {
+            "baseline": baseline.label,
+            "system": system.label,
+            "primary": (baseline, system) == primary,
+            "overall": _gap(scores, baseline, system, scores.everything).entry(),
+            **(_contrast(scores, baseline, system, ends) if ends else {}),
+            "regression": _regression(scores, baseline.label, system.label),
         }
-    if len(systems) > 1:
-        primary = primary_pair(systems)
-        entry["differences"] = [
-            {
-                "baseline": baseline.label,
-                "system": system.label,
-                "primary": (baseline, system) == primary,
-                "overall": _gap(scores, baseline, system, scores.everything).entry(),
-                **(_contrast(scores, baseline, system, ends) if ends else {}),
-                "regression": _regression(scores, baseline.label, system.label),
-            }
-            for baseline, system in _pairs(systems, primary)
-        ]
-        baseline = primary[0] if primary else systems[0]
-        entry["tests"] = _paired_tests(comparison, baseline)
-    return entry
+        for baseline, system in _pairs(systems, primary)
+    ]
+    tests = _paired_tests(comparison, primary[0] if primary else systems[0])
+    return {"falls": falls, "differences": differences, "tests": tests}
 
 
 def compared_ranges(ranges: Ranges, task: Mapping[str, Any]) -> Ranges | None:
@@ -115,32 +103,28 @@ def _contrast(
 ) -> dict[str, Any]:
     short, long = (_gap(scores, baseline, system, members) for _, members in ends)
     first, last = (bucket.label for bucket, _ in ends)
+    by_range = {
+        bucket.label: _gap(scores, baseline, system, members).minus(short).entry()
+        for bucket, members in scores.ranges
+        if bucket.label != first
+    }
     return {
         "short": {"range": first, **short.entry()},
         "long": {"range": last, **long.entry()},
         "difference_of_differences": long.minus(short).entry(),
-        "by_range": [
-            {
-                "range": bucket.label,
-                **_gap(scores, baseline, system, members).minus(short).entry(),
-            }
-            for bucket, members in scores.ranges
-            if bucket.label != first
-        ],
+        "by_range": [{"range": label, **entry} for label, entry in by_range.items()],
     }
 
 
 def _regression(scores: SplitScores, baseline: str, system: str) -> dict[str, Any]:
     """Fits sentence chrF = a + b length/10 + c system + d length/10 system, by least squares."""
-    tens = scores.lengths / 10
     means = [chrf_of(scores.chrf_counts[label]).mean(0) for label in (baseline, system)]
-    is_system = np.repeat([0.0, 1.0], len(tens))
-    both = np.tile(tens, 2)
-    design = np.stack([np.ones_like(both), both, is_system, both * is_system], axis=1)
-    coefficients = np.linalg.lstsq(design, np.concatenate(means), rcond=None)[0].tolist()
-    names = ("intercept", "length_per_10", "system")
+    design = np.vander(scores.lengths / 10, 2)
+    (slope, _), (intercept, other) = np.linalg.lstsq(design, np.stack(means, axis=1))[0]
     return {
-        **dict(zip(names, coefficients, strict=False)),
+        "intercept": float(intercept),
+        "length_per_10": float(slope),
+        "system": float(other - intercept),
         "interaction": scores.chrf_slope(system).minus(scores.chrf_slope(baseline)).entry(),
     }
 
@@ -155,7 +139,7 @@ def _paired_tests(comparison: Comparison, baseline: System) -> dict[str, Any]:
     parts = [("all", scores.everything)]
     parts += [(bucket.label, members) for bucket, members in scores.ranges]
     tests = [
-        {**_test(comparison, (baseline, system), members), "system": system.label, "range": label}
+        {**_test(comparison, baseline, system, members), "system": system.label, "range": label}
         for system in comparison.shown
         if system is not baseline
         for label, members in parts
@@ -168,38 +152,30 @@ def _paired_tests(comparison: Comparison, baseline: System) -> dict[str, Any]:
     }
 
 
-def _test(comparison: Comparison, pair: tuple[System, System], members: Members) -> dict[str, Any]:
-    seeds = [[run.seed for run in system.runs] for system in pair]
-    common = sorted(set(seeds[0]) & set(seeds[1]))
-    places = [known.index(common[0]) if common else 0 for known in seeds]
-    rows = [
-        comparison.main.sentences[system.label][place]
-        for system, place in zip(pair, places, strict=True)
-    ]
-    ours, theirs = ([side[index].hypothesis for index in members] for side in rows)
-    references = [rows[0][index].reference for index in members]
-    result = paired_test(
-        ours, theirs, references, target_lang=comparison.target_lang, num_trials=NUM_TRIALS
+def _test(
+    comparison: Comparison, baseline: System, system: System, members: Members
+) -> dict[str, Any]:
+    common = set(baseline.seeds) & set(system.seeds)
+    seeds = [min(common or each.seeds) for each in (baseline, system)]
+    first, second = (
+        comparison.main.sentences[each.label][each.seeds.index(seed)]
+        for each, seed in zip((baseline, system), seeds, strict=True)
     )
-    return {
-        "seeds": [known[place] for known, place in zip(seeds, places, strict=True)],
-        "num_sentences": len(members),
-        "baseline_bleu": result.baseline_bleu,
-        "bleu": result.bleu,
-        "p_value": result.p_value,
-    }
+    result = paired_test(
+        [first[place].hypothesis for place in members],
+        [second[place].hypothesis for place in members],
+        [first[place].reference for place in members],
+        target_lang=comparison.target_lang,
+        num_trials=NUM_TRIALS,
+    )
+    return {"seeds": seeds, "num_sentences": len(members), **asdict(result)}
 
 
-def draw(results: Results) -> Mapping[str, Figure]:
-    """Draws nothing: the gaps are seen in the headline figure."""
-    return {}
-
-
-def tell(results: Results) -> list[Section]:
+def tell(results: Results) -> Iterator[Section]:
     """Tells the primary statistic, then tests and the regression."""
-    if not results["differences"]:
-        return []
-    return [primary_statistic(results), _tell_tests(results), _tell_regression(results)]
+    yield primary_statistic(results)
+    yield _tell_tests(results)
+    yield _tell_regression(results)
 
 
 def primary_statistic(results: Results) -> Section:
@@ -215,37 +191,37 @@ def primary_statistic(results: Results) -> Section:
             "There is no primary statistic: the minimal pair (one constant context and attention, "
             "trained for the same number of updates) is not among these runs."
         ]
-    tables = []
-    if found:
-        names = [f"{entry['system']} − {entry['baseline']}" for entry in found]
-        short, long = found[0]["short"]["range"], found[0]["long"]["range"]
-        keys = ("short", "long", "difference_of_differences", "overall")
-        rows: list[tuple[str, ...]] = [
-            (
-                name,
-                "primary" if entry["primary"] else "secondary",
-                *(with_interval(entry[key]) for key in keys),
-            )
-            for name, entry in zip(names, found, strict=True)
+    title = "What length costs: the difference of differences"
+    if not found:
+        return Section(title, before)
+    names = [f"{entry['system']} − {entry['baseline']}" for entry in found]
+    short, long = found[0]["short"]["range"], found[0]["long"]["range"]
+    columns = ["contrast", "", "short", "long", "long minus short", "all"]
+    rows = [
+        [
+            name,
+            "primary" if entry["primary"] else "secondary",
+            *map(with_interval, (entry["short"], entry["long"])),
+            *map(with_interval, (entry["difference_of_differences"], entry["overall"])),
         ]
-        columns = ["contrast", "", "short", "long", "long minus short", "all"]
-        caption = f"Differences in BLEU at {short} (short) and {long} (long), 95 % intervals"
-        if results["bootstrap"].get("seeds") != "t":
-            before.append(
-                "The last column of the first table is the t interval of long minus short over the "
-                "seeds that both systems have. Where it is the wider one, it is the one to believe."
-            )
-            columns.append("seeds alone")
-            rows = [(*row, _over_seeds(results, e)) for row, e in zip(rows, found, strict=True)]
-        tables.append(Table(columns, rows, caption))
-        ranges = [each["range"] for each in found[0]["by_range"]]
-        rows_by_range = [
-            (name, *map(with_interval, entry["by_range"]))
-            for name, entry in zip(names, found, strict=True)
-        ]
-        caption = f"The difference in BLEU in every range minus that at {short}"
-        tables.append(Table(("contrast", *ranges), rows_by_range, caption))
-    return Section("What length costs: the difference of differences", before, tables=tables)
+        for name, entry in zip(names, found, strict=True)
+    ]
+    if results["bootstrap"].get("seeds") != "t":
+        before.append(
+            "The last column of the first table is the t interval of long minus short over the "
+            "seeds that both systems have. Where it is the wider one, it is the one to believe."
+        )
+        columns.append("seeds alone")
+        rows = [[*row, _over_seeds(results, e)] for row, e in zip(rows, found, strict=True)]
+    caption = f"Differences in BLEU at {short} (short) and {long} (long), 95 % intervals"
+    ranges = [each["range"] for each in found[0]["by_range"]]
+    by_range = [
+        (name, *map(with_interval, entry["by_range"]))
+        for name, entry in zip(names, found, strict=True)
+    ]
+    beyond = f"The difference in BLEU in every range minus that at {short}"
+    tables = [Table(columns, rows, caption), Table(("contrast", *ranges), by_range, beyond)]
+    return Section(title, before, tables=tables)
 
 
 def _over_seeds(results: Results, entry: Mapping[str, Any]) -> str:
@@ -259,10 +235,9 @@ def _over_seeds(results: Results, entry: Mapping[str, Any]) -> str:
     for label in pair:
         short, long = scores_at_ends(results, label)
         places = [seeds[label].index(seed) for seed in common]
-        falls.append(np.array(long["by_seed"])[places] - np.array(short["by_seed"])[places])
+        falls.append(np.subtract(long["by_seed"], short["by_seed"])[places])
     gaps = falls[0] - falls[1]
-    half = T_QUANTILES[len(common) - 2] * gaps.std(ddof=1) / len(common) ** 0.5
-    mean = gaps.mean()
+    mean, half = gaps.mean(), gaps.std(ddof=1) / len(common) ** 0.5 * T_QUANTILES[len(common) - 2]
     return with_interval({"value": mean, "low": mean - half, "high": mean + half})
 
 

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.figure import Figure
-
 from nmt.study.findings.contrasts import scores_at_ends
 from nmt.study.presentation import Results, Section, Table, number, with_interval
 from nmt.study.systems import Comparison, System
@@ -69,7 +67,10 @@ def count_training_flops(model: EncoderDecoder, batches: Sequence[Batch]) -> int
 
 @contextmanager
 def _without_onednn() -> Iterator[None]:
-    """Computes without oneDNN, whose LSTM is one operation that the counter does not know."""
+    """Computes without oneDNN, whose LSTM is one operation that the counter does not know.
+
+    PyTorch's own `mkldnn.flags` warns of TF32 on machines without an Intel GPU.
+    """
     import torch
 
     enabled = torch.backends.mkldnn.enabled
@@ -110,18 +111,13 @@ def _describe(system: System, *, is_shown: bool) -> dict[str, Any]:
     }
 
 
-def draw(results: Results) -> Mapping[str, Figure]:
-    """Draws nothing: a table shows it."""
-    return {}
-
-
-def tell(results: Results) -> list[Section]:
+def tell(results: Results) -> Iterator[Section]:
     """Tabulates size, budget, cost, and the score at both ends."""
     falls = results["falls"]
-    ends = next(iter(falls.values())) if falls else None
-    short, long = (ends["short_range"], ends["long_range"]) if ends else ("shortest", "longest")
+    ends = next(iter(falls.values()), {"short_range": "shortest", "long_range": "longest"})
     columns = ["model", "seeds", "embedding", "other", "updates", "target tokens", "FLOPs"]
-    columns += ["minutes", f"BLEU {short}", f"BLEU {long}", "long − short"]
+    columns += ["minutes", f"BLEU {ends['short_range']}", f"BLEU {ends['long_range']}"]
+    columns += ["long − short"]
     rows = []
     for system in results["systems"]:
         at_ends = scores_at_ends(results, system["label"]) if falls else ()
@@ -146,4 +142,4 @@ def tell(results: Results) -> list[Section]:
         "over seeds. Minutes depend on what else the machine was running. FLOPs are those of the "
         "whole training, where a probe counted them."
     )
-    return [Section("The systems", tables=[Table(columns, rows)], after=[note])]
+    yield Section("The systems", tables=[Table(columns, rows)], after=[note])

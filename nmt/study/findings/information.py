@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from nmt.checks import UserError
-from nmt.evaluation.figures import INK, set_score_axis, tidy
 from nmt.study.presentation import (
-    FigureReference,
     Results,
     Section,
     Table,
     add_legend,
-    draw_band,
+    draw_lines,
     number,
     score_figure,
     system_styles,
@@ -84,25 +82,20 @@ def score(comparison: Comparison) -> Mapping[str, Any]:
 def draw(results: Results) -> Mapping[str, Figure]:
     """Draws BLEU against the information in an input."""
     bits = results["bits"]
-    if bits is None:
-        return {}
     figure, axes = score_figure("BLEU by information in the input", 4.4)
-    for label, style in system_styles(results).items():
-        xs = [each["mean"] for each in bits["ranges"]]
-        draw_band(axes, xs, bits["systems"][label], style, label)
-    axes.set_xlabel("information (bits), mean of each sixth of the sentences", color=INK)
-    set_score_axis(axes, "BLEU")
-    tidy(axes)
+    draw_lines(
+        axes,
+        [each["mean"] for each in bits["ranges"]],
+        [(bits["systems"][label], look, label) for label, look in system_styles(results).items()],
+        "information (bits), mean of each sixth of the sentences",
+    )
     add_legend(figure)
     return {"bleu_by_bits": figure}
 
 
-def tell(results: Results) -> list[Section]:
+def tell(results: Results) -> Iterator[Section]:
     """Tabulates BLEU by bits."""
     found = results["bits"]
-    if found is None:
-        return []
-    columns = ("bits", "n", *found["systems"])
     rows = [
         (
             f"{number(each['low'])} to {number(each['high'])}",
@@ -111,15 +104,13 @@ def tell(results: Results) -> list[Section]:
         )
         for place, each in enumerate(found["ranges"])
     ]
-    return [
-        Section(
-            "Information instead of words",
-            [
-                "The grammar knows how many bits of information each sentence carries. Each range "
-                "holds a sixth of the sentences. Bits grow with words, so this is the view by "
-                "length on another axis, not a second piece of evidence."
-            ],
-            [FigureReference("bleu_by_bits", "BLEU by bits of information in the input")],
-            [Table(columns, rows)],
-        )
-    ]
+    yield Section(
+        "Information instead of words",
+        [
+            "The grammar knows how many bits of information each sentence carries. Each range "
+            "holds a sixth of the sentences. Bits grow with words, so this is the view by length "
+            "on another axis, not a second piece of evidence."
+        ],
+        {"bleu_by_bits": "BLEU by bits of information in the input"},
+        [Table(("bits", "n", *found["systems"]), rows)],
+    )

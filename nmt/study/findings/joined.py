@@ -16,15 +16,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nmt.evaluation.figures import GREY, INK, SHADE, set_score_axis, tidy
+from nmt.evaluation.figures import GREY, SHADE
 from nmt.evaluation.results import TranslatedSentence
 from nmt.study.presentation import (
-    FigureReference,
     Results,
     Section,
     Table,
-    add_paired_legend,
-    draw_band,
+    add_legend,
+    draw_lines,
     number,
     score_figure,
     system_styles,
@@ -50,15 +49,9 @@ _SEED = 1
 def measure(run: TrainedRun) -> Mapping[str, Any]:
     """Translates sentences of the test split alone and in groups of 1 to 8, joined.
 
-    A corpus with a test set of running text has neighbours joined, in twos and threes, so that the
-    text of a group runs on (see `neighbours`). In any other corpus the sentences are the single
-    ones of at most 15 words, 240 of them drawn with a fixed seed, so that all runs on a corpus get
-    the same. Every group size has the same sentences in the same order: their references are one
-    text, cut otherwise, so that scores of different sizes compare too, not only joined and alone
-    within a size. Where a size does not divide their number, the last ones are left out (2 of 240
-    for groups of 7, none for the others). Sizes whose inputs have more than 80 words in the mean
-    are left out. Inputs of more sentences than training ever had are extrapolation, like lengths
-    it never had.
+    A corpus with a test set of running text has `neighbours` joined, so that the text of a group
+    runs on. Any other has its single sentences of at most 15 words joined, see `groups_by_size`.
+    Inputs of more sentences than training ever had are extrapolation, like lengths it never had.
 
     Returns:
         joined: A row a group: num_joined, source_words, and the texts reference, joined (the
@@ -69,13 +62,10 @@ def measure(run: TrainedRun) -> Mapping[str, Any]:
         pairs, documents = run.pairs(RUNNING_TEXT), run.column(RUNNING_TEXT, "document")
         assert documents is not None
         groups = neighbours(documents, [run.length(source) for source, _ in pairs])
-        rows = _translate(run, pairs, groups)
-        return {
-            "joined": [
-                {**row, "document": documents[group[0]]}
-                for row, group in zip(rows, groups, strict=True)
-            ]
-        }
+        rows = list(_translate(run, pairs, groups))
+        for row, group in zip(rows, groups, strict=True):
+            row["document"] = documents[group[0]]
+        return {"joined": rows}
     pairs = run.pairs(run.headline_split)
     lengths = [run.length(source) for source, _ in pairs]
     single = run.column(run.headline_split, "num_sentences") or [1] * len(pairs)
@@ -88,7 +78,12 @@ def measure(run: TrainedRun) -> Mapping[str, Any]:
 
 
 def groups_by_size(candidates: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:
-    """Draws the sentences and cuts them into neighbours, once for each group size.
+    """Draws 240 sentences with a fixed seed and cuts them into groups, once for each size.
+
+    Every size has the same sentences in the same order: their references are one text, cut
+    otherwise, so that scores of different sizes compare too, not only joined and alone within a
+    size. Where a size does not divide their number, the last ones are left out (2 of 240 for groups
+    of 7, none for the others). Sizes whose inputs have more than 80 words in the mean are left out.
 
     Args:
         candidates: Numbers of the sentences to choose from.
@@ -108,14 +103,11 @@ def groups_by_size(candidates: Sequence[int], lengths: Sequence[int]) -> list[li
 
 
 def neighbours(documents: Sequence[str], lengths: Sequence[int]) -> list[list[int]]:
-    """Groups neighbouring sentences of a document.
+    """Groups neighbouring sentences of a document, given the document and length of each.
 
-    Groups of a size do not overlap; each begins as early as it can. Of more than `MOST_GROUPS` of a
-    size some are drawn with a fixed seed. The content of one size is not that of the other.
-
-    Args:
-        documents: Of every sentence, in the order of the text.
-        lengths: Of every sentence, in words; a group has at most `LONGEST_RUNNING`.
+    Groups of a size do not overlap and have at most `LONGEST_RUNNING` words; each begins as early
+    as it can. Of more than `MOST_GROUPS` of a size some are drawn with a fixed seed. The content of
+    one size is not that of the other.
 
     Returns:
         Each sentence of a group alone, then the groups of two, then those of three.
@@ -170,19 +162,15 @@ def score(comparison: Comparison) -> Mapping[str, Any]:
             target_lang=comparison.target_lang,
             strata=numbers.tolist(),
         )
-        measured = {kind: [scores.bleu(kind, each) for each in groups.values()] for kind in texts}
+        joined, alone = ([scores.bleu(kind, each) for each in groups.values()] for kind in texts)
+        both = list(zip(joined, alone, strict=True))
+        kept[label] = [long.over(short) for long, short in both]
         systems[label] = {
-            **{kind: [each.entry() for each in found] for kind, found in measured.items()},
-            "difference": [
-                long.minus(short).entry()
-                for long, short in zip(measured["joined"], measured["alone"], strict=True)
-            ],
+            "joined": [each.entry() for each in joined],
+            "alone": [each.entry() for each in alone],
+            "difference": [long.minus(short).entry() for long, short in both],
+            "kept": [share.entry() for share in kept[label]],
         }
-        kept[label] = [
-            long.over(short)
-            for long, short in zip(measured["joined"], measured["alone"], strict=True)
-        ]
-        systems[label]["kept"] = [share.entry() for share in kept[label]]
     constant = [s.label for s in comparison.systems if s.role == "constant" and s.label in kept]
     for label in kept.keys() - constant:
         systems[label]["kept_more_than"] = {
@@ -192,19 +180,15 @@ def score(comparison: Comparison) -> Mapping[str, Any]:
             ]
             for baseline in constant
         }
-    return {
-        "joined": {
-            "groups": [
-                {
-                    "num_joined": size,
-                    "source_words": float(words[members].mean()),
-                    "num_groups": len(members),
-                }
-                for size, members in groups.items()
-            ],
-            "systems": systems,
+    sizes = [
+        {
+            "num_joined": size,
+            "source_words": float(words[members].mean()),
+            "num_groups": len(members),
         }
-    }
+        for size, members in groups.items()
+    ]
+    return {"joined": {"groups": sizes, "systems": systems}}
 
 
 def _sentences(rows: Sequence[Mapping[str, Any]], kind: str) -> list[TranslatedSentence]:
@@ -225,23 +209,20 @@ def _sentences(rows: Sequence[Mapping[str, Any]], kind: str) -> list[TranslatedS
 def draw(results: Results) -> Mapping[str, Figure]:
     """Draws BLEU of joined inputs (solid) and of the same sentences translated alone (dashed)."""
     joined, unit = results["joined"], results["task"]["unit"]
-    if joined is None:
-        return {}
     figure, axes = score_figure("The same sentences, joined into one input or alone")
     xs = [group["source_words"] for group in joined["groups"]]
-    for label, style in system_styles(results).items():
-        for kind, dashes in (("joined", "-"), ("alone", "--")):
-            if label in joined["systems"]:
-                look, values = replace(style, dashes=dashes), joined["systems"][label][kind]
-                draw_band(axes, xs, values, look, f"{label}, {kind}")
+    curves = [
+        (joined["systems"][label][kind], replace(style, dashes=dashes), f"{label}, {kind}")
+        for label, style in system_styles(results).items()
+        if label in joined["systems"]
+        for kind, dashes in (("joined", "-"), ("alone", "--"))
+    ]
     ticks = [f"{x:.0f}\n{g['num_joined']}" for x, g in zip(xs, joined["groups"], strict=True)]
     axes.set_xticks(xs, ticks, fontsize=8.5)
-    axes.set_xlabel(f"mean input length ({unit}s) / sentences joined", color=INK)
-    set_score_axis(axes, "BLEU")
-    tidy(axes)
+    draw_lines(axes, xs, curves, f"mean input length ({unit}s) / sentences joined")
     if results["task"]["longest_train"] < max(xs):
         _shade_beyond(axes, results["task"]["longest_train"], unit)
-    add_paired_legend(figure)
+    add_legend(figure, columns=2, handlelength=4)
     return {"joined_inputs": figure}
 
 
@@ -263,15 +244,11 @@ def _shade_beyond(axes: Axes, longest: float, unit: str) -> None:
     )
 
 
-def tell(results: Results) -> list[Section]:
+def tell(results: Results) -> Iterator[Section]:
     """Tells the control that changes length alone."""
     found = results["joined"]
-    if found is None:
-        return []
-    columns = (
-        *("system", "joined", "mean length", "n"),
-        *("BLEU joined", "BLEU alone", "difference", "share kept"),
-    )
+    columns = ["system", "joined", "mean length", "n"]
+    columns += ["BLEU joined", "BLEU alone", "difference", "share kept"]
     rows = [
         (
             label,
@@ -292,17 +269,15 @@ def tell(results: Results) -> list[Section]:
         for place, group in enumerate(found["groups"])
         if group["num_joined"] > 1
     ]
-    return [
-        Section(
-            "Joined inputs: the same content, longer",
-            [
-                "The same sentences are translated one by one and joined into one input, and "
-                "scored against the same references. The content is the same; only the input is "
-                "longer. An input of more sentences than any in training is also of a new kind: "
-                "where a system falls only there, this does not distinguish length from kind."
-            ],
-            [FigureReference("joined_inputs", "BLEU of joined inputs and of their parts alone")],
-            [Table(columns, rows)],
-            items=more,
-        )
-    ]
+    yield Section(
+        "Joined inputs: the same content, longer",
+        [
+            "The same sentences are translated one by one and joined into one input, and scored "
+            "against the same references. The content is the same; only the input is longer. An "
+            "input of more sentences than any in training is also of a new kind: where a system "
+            "falls only there, this does not distinguish length from kind."
+        ],
+        {"joined_inputs": "BLEU of joined inputs and of their parts alone"},
+        [Table(columns, rows)],
+        items=more,
+    )

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from matplotlib.figure import Figure
 
-from nmt.evaluation.figures import INK, new_figure
+from nmt.evaluation.figures import INK
 from nmt.study.presentation import (
-    FigureReference,
     Results,
     Section,
     Table,
     add_legend,
     draw_ranges,
+    panel_figure,
     shown_labels,
     system_styles,
     with_interval,
@@ -23,16 +23,8 @@ from nmt.study.presentation import (
 from nmt.study.statistics import SplitScores, score_sentences
 from nmt.study.systems import Comparison
 
-if TYPE_CHECKING:
-    from nmt.study.measure import TrainedRun
-
 NUM_SOURCES = 6  # that a length range names; the others are counted
 _NAMES = {"sentence": "one sentence", "multi": "several sentences"}
-
-
-def measure(run: TrainedRun) -> Mapping[str, Any]:
-    """Measures nothing: test translations are enough."""
-    return {}
 
 
 def score(comparison: Comparison) -> Mapping[str, Any]:
@@ -79,12 +71,9 @@ def _sources(scores: SplitScores) -> list[dict[str, Any]]:
 
 def draw(results: Results) -> Mapping[str, Figure]:
     """Draws BLEU by length of inputs of one sentence and of several, a panel each."""
-    kinds = results["kinds"]
-    if kinds is None:
-        return {}
-    styles = system_styles(results)
-    figure = new_figure(max(7.2, 5.4 * len(kinds)), 4.6, title="BLEU by input length and kind")
-    panels = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
+    kinds, styles = results["kinds"], system_styles(results)
+    width = max(7.2, 5.4 * len(kinds))
+    figure, panels = panel_figure("BLEU by input length and kind", len(kinds), width)
     for place, (axes, (kind, content)) in enumerate(zip(panels, kinds.items(), strict=True)):
         curves = [
             (content["systems"][label], style, "" if place else label)
@@ -92,14 +81,12 @@ def draw(results: Results) -> Mapping[str, Figure]:
         ]
         draw_ranges(axes, results, curves, name="" if place else "BLEU")
         axes.set_title(_NAMES.get(kind, kind), fontsize=10, color=INK, loc="left")
-    add_legend(figure, len(styles))
+    add_legend(figure)
     return {"bleu_by_kind": figure}
 
 
-def tell(results: Results) -> list[Section]:
+def tell(results: Results) -> Iterator[Section]:
     """Shows both kinds, and where the inputs of each length are from."""
-    if results["kinds"] is None:
-        return []
     labels = shown_labels(results)
     tables = []
     for kind, content in results["kinds"].items():
@@ -116,18 +103,16 @@ def tell(results: Results) -> list[Section]:
         sources = [(each["range"], _tell_sources(each)) for each in content["sources"]]
         caption = f"Sources, inputs of {name}"
         tables.append(Table(("range", "sentences from"), sources, caption, is_numeric=False))
-    return [
-        Section(
-            "One sentence or several",
-            [
-                "In real text, a long input is often several sentences: another kind of text, not "
-                "only more of it. So the two kinds are shown separately, with the sources of the "
-                "inputs of each length."
-            ],
-            [FigureReference("bleu_by_kind", "BLEU by input length, for each kind of input")],
-            tables,
-        )
-    ]
+    yield Section(
+        "One sentence or several",
+        [
+            "In real text, a long input is often several sentences: another kind of text, not only "
+            "more of it. So the two kinds are shown separately, with the sources of the inputs of "
+            "each length."
+        ],
+        {"bleu_by_kind": "BLEU by input length, for each kind of input"},
+        tables,
+    )
 
 
 def _tell_sources(entry: Mapping[str, Any]) -> str:

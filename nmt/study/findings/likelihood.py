@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from nmt.evaluation.by_length import Bucket, join_small, sort_by_length
-from nmt.evaluation.figures import INK, MARKERS, new_figure, tidy
-from nmt.study.presentation import FigureReference, Results, Section, shown_labels
-from nmt.study.statistics import FEWEST_INPUTS
+from nmt.evaluation.figures import INK, MARKERS, tidy
+from nmt.study.presentation import Results, Section, panel_figure, shown_labels
+from nmt.study.statistics import FEWEST_INPUTS, Floats
 from nmt.study.systems import Comparison
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from nmt.translator import TranslationScore
 
 POSITION_EDGES = (5, 10, 20, 40, 80)
+FEWEST_TOKENS = 50  # of the references, for a point in the figure
 
 
 def measure(run: TrainedRun) -> Mapping[str, Any]:
@@ -43,9 +45,9 @@ def nll_by_length_and_position(
         fewest: Inputs of a range of lengths.
 
     Returns:
-        One object for each range of lengths: low, high (None: no end) and
-        positions, one object for each range of target positions that has tokens: low, high, nll
-        (summed nats) and tokens. Positions are pieces from 1, EOS included.
+        For each range of lengths low, high (None: no end) and positions: for each range of target
+        positions that has tokens low, high, nll (summed nats) and tokens. Positions are pieces from
+        1, EOS included.
     """
     return [
         {
@@ -58,16 +60,18 @@ def nll_by_length_and_position(
 
 
 def _by_position(sentences: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
-    cells: list[dict[str, Any]] = [
-        {"low": place.low, "high": place.high, "nll": 0.0, "tokens": 0}
-        for place, _ in sort_by_length([], POSITION_EDGES)
+    log_probs = list(chain.from_iterable(sentences))
+    places = [place for each in sentences for place in range(1, len(each) + 1)]
+    return [
+        {
+            "low": cell.low,
+            "high": cell.high,
+            "nll": -sum(log_probs[index] for index in members),
+            "tokens": len(members),
+        }
+        for cell, members in sort_by_length(places, POSITION_EDGES)
+        if members
     ]
-    for log_probs in sentences:
-        for position, log_prob in enumerate(log_probs, start=1):
-            cell = cells[bisect_left(POSITION_EDGES, position)]
-            cell["nll"] -= log_prob
-            cell["tokens"] += 1
-    return [cell for cell in cells if cell["tokens"]]
 
 
 def score(comparison: Comparison) -> Mapping[str, Any]:
@@ -83,42 +87,41 @@ def score(comparison: Comparison) -> Mapping[str, Any]:
 
 def _average(tables: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """Adds up the tables of several runs, matched by length range and position."""
-    sums: dict[tuple[int, int | None], dict[tuple[int, int | None], list[float]]] = {}
-    for row in (row for table in tables for row in table):
-        positions = sums.setdefault((row["low"], row["high"]), {})
-        for place in row["positions"]:
-            total = positions.setdefault((place["low"], place["high"]), [0.0, 0.0])
-            total[0] += place["nll"]
-            total[1] += place["tokens"]
+    sums: dict[Any, dict[Any, Floats]] = {}
+    for row in chain.from_iterable(tables):
+        cells = sums.setdefault((row["low"], row["high"]), {})
+        for cell in row["positions"]:
+            place = cell["low"], cell["high"]
+            cells[place] = cells.get(place, 0) + np.array([cell["nll"], cell["tokens"]])
     return [
         {
             "low": low,
             "high": high,
             "positions": [
                 {"low": start, "high": end, "nll": nll / tokens, "tokens": int(tokens)}
-                for (start, end), (nll, tokens) in positions.items()
+                for (start, end), (nll, tokens) in cells.items()
             ],
         }
-        for (low, high), positions in sums.items()
+        for (low, high), cells in sums.items()
     ]
 
 
 def draw(results: Results) -> Mapping[str, Figure]:
     """Draws the loss of reference tokens by their position, one line for each input length."""
-    if results["nll"] is None:
-        return {}
     labels = [label for label in shown_labels(results) if label in results["nll"]]
-    figure = new_figure(max(5.0, 3.4 * len(labels)), 4.4, title="Loss by position in the target")
-    panels = figure.subplots(1, len(labels), sharey=True, squeeze=False)[0]
-    for number, (axes, label) in enumerate(zip(panels, labels, strict=True)):
+    width = max(5.0, 3.4 * len(labels))
+    num_seeds = {system["label"]: len(system["seeds"]) for system in results["systems"]}
+    figure, panels = panel_figure("Loss by position in the target", len(labels), width, 4.4)
+    for axes, label in zip(panels, labels, strict=True):
         ranges = results["nll"][label]
         for place, each in enumerate(ranges):
-            name = Bucket(each["low"], each["high"]).label.replace("-", "–")
+            fewest = FEWEST_TOKENS * num_seeds[label]
+            positions = [p for p in each["positions"] if p["tokens"] >= fewest]
             axes.plot(
-                [(p["low"] + (p["high"] or p["low"])) / 2 for p in each["positions"]],
-                [p["nll"] for p in each["positions"]],
+                [(p["low"] + (p["high"] or p["low"])) / 2 for p in positions],
+                [p["nll"] for p in positions],
                 color=colormaps["viridis"](0.9 * place / max(1, len(ranges) - 1)),
-                label="_nolegend_" if number else name,
+                label=Bucket(each["low"], each["high"]).label.replace("-", "–"),
                 marker=MARKERS[place % len(MARKERS)],
                 markersize=4,
             )
@@ -128,6 +131,7 @@ def draw(results: Results) -> Mapping[str, Figure]:
         tidy(axes)
     panels[0].set_ylabel("nats per token, teacher-forced", color=INK)
     figure.legend(
+        handles=panels[0].get_lines(),
         loc="outside lower center",
         ncols=9,
         frameon=False,
@@ -138,19 +142,15 @@ def draw(results: Results) -> Mapping[str, Figure]:
     return {"loss_by_position": figure}
 
 
-def tell(results: Results) -> list[Section]:
+def tell(results: Results) -> Iterator[Section]:
     """Says how to read the curves."""
-    if results["nll"] is None:
-        return []
-    return [
-        Section(
-            "Loss by target position",
-            [
-                "This is the mean negative log-likelihood of the reference's tokens, each "
-                "predicted from the correct ones before it. It shows what is lost where BLEU has "
-                "no room to show it. Systems with different tokenizers have different tokens: "
-                "compare only the shapes of their curves."
-            ],
-            [FigureReference("loss_by_position", "Loss by target position for each input length")],
-        )
-    ]
+    yield Section(
+        "Loss by target position",
+        [
+            "This is the mean negative log-likelihood of the reference's tokens, each predicted "
+            "from the correct ones before it. It shows what is lost where BLEU has no room to show "
+            "it. Systems with different tokenizers have different tokens: compare only the shapes "
+            "of their curves."
+        ],
+        {"loss_by_position": "Loss by target position for each input length"},
+    )

@@ -7,14 +7,14 @@ is how often the source word that attention prefers lies in the linked phrase.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from nmt.study.presentation import Results, Section, Table, number
+from nmt.study.findings.alignment import average, score_cells
+from nmt.study.presentation import Results, Section, Table
 from nmt.study.systems import Comparison
 
 if TYPE_CHECKING:
@@ -99,43 +99,21 @@ def precision(counts: Floats) -> Floats:
 def score(comparison: Comparison) -> Mapping[str, Any]:
     """Averages over seeds."""
     probed = comparison.probed("linked_phrases", "linked phrases", expected=[])
-    return {
-        "linked_phrases": {
-            label: {
-                **{
-                    key: float(np.mean([row[key] for row in rows]))
-                    for key in ("precision", "recall", "uniform", "diagonal")
-                },
-                "num_links": rows[0]["num_links"],
-                "layers": sorted({row["layer"] for row in rows}),
-                "by_seed": [row["precision"] for row in rows],
-            }
-            for label, rows in probed.items()
-        }
-        or None
+    found = {
+        label: average(rows, "precision", "recall", "uniform", "diagonal")
+        | {"num_links": rows[0]["num_links"]}
+        for label, rows in probed.items()
     }
+    return {"linked_phrases": found or None}
 
 
-def draw(results: Results) -> Mapping[str, Figure]:
-    """Draws nothing: five numbers are a table."""
-    return {}
-
-
-def tell(results: Results) -> list[Section]:
+def tell(results: Results) -> Iterator[Section]:
     """Tabulates the hits beside chance."""
-    found = results.get("linked_phrases")
-    if not found:
-        return []
     columns = ("system", "layer", "hits", "recall", "uniform", "diagonal", "hits by seed", "words")
+    keys = ("precision", "recall", "uniform", "diagonal")
     rows = [
-        (
-            label,
-            ", ".join(map(str, row["layers"])),
-            *(number(row[key], 3) for key in ("precision", "recall", "uniform", "diagonal")),
-            ", ".join(number(each, 3) for each in row["by_seed"]),
-            f"{row['num_links']:,}",
-        )
-        for label, row in found.items()
+        score_cells(label, row, *keys, count="num_links")
+        for label, row in results["linked_phrases"].items()
     ]
     text = (
         "Some words of the test set have a gold link to a phrase of the source. A hit is a target "
@@ -145,4 +123,4 @@ def tell(results: Results) -> list[Section]:
         "the rest. Recall is hits divided by all linked pairs of words: it stays below 1 where "
         "phrases have several words."
     )
-    return [Section("Attention and linked phrases", [text], [], [Table(columns, rows)])]
+    yield Section("Attention and linked phrases", [text], tables=[Table(columns, rows)])

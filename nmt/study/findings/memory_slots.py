@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -15,32 +15,25 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, ScalarFormatter
 
-from nmt.evaluation.figures import GREY, INK, MARKERS, new_figure, set_score_axis, tidy
+from nmt.evaluation.figures import GREY, INK, MARKERS, set_score_axis, tidy
 from nmt.study.findings.information import corpus_bits
 from nmt.study.presentation import (
-    FigureReference,
     LineStyle,
     Results,
     Section,
     Table,
+    add_legend,
     draw_ranges,
     main_split,
     number,
+    panel_figure,
     with_interval,
 )
 from nmt.study.statistics import COVERAGE, Floats, Gap, SplitScores
 from nmt.study.systems import Comparison, System, config_key
 
-if TYPE_CHECKING:
-    from nmt.study.measure import TrainedRun
-
 SLOTS = "model.memory_slots"
 DASHES = ("-", "--", ":", "-.")  # of the families
-
-
-def measure(run: TrainedRun) -> Mapping[str, Any]:
-    """Measures nothing: test translations are enough."""
-    return {}
 
 
 # --- Scores ---
@@ -66,25 +59,18 @@ def score(comparison: Comparison) -> Mapping[str, Any]:
         if system.role == "constant"
         for point in _points(scores, system, bits, system.label)
     ]
+    every = [point for points in groups.values() for point in points]
+    fitted = groups | ({"all of them": every} if len(groups) > 1 else {})
     halves = {name: _half(points) for name, points in groups.items()}
     first = next(iter(halves.values()))
-    every = [point for points in groups.values() for point in points]
-    together = {"all of them": every} if len(groups) > 1 else {}
     return {
         "slots": {
             "families": {name: [s.label for s in family] for name, family in families.items()},
             "points": [{**point, "bleu": point["bleu"].entry()} for point in every],
             "final_state": [{**point, "bleu": point["bleu"].entry()} for point in final_states],
-            "fits": [
-                {"family": name, **_fits(points)} for name, points in (groups | together).items()
-            ],
+            "fits": [{"family": name, **_fits(points)} for name, points in fitted.items()],
             "half_load": {
-                name: {
-                    "load": _known(half).entry(),
-                    "ratio": _known(
-                        Gap(half.value / first.value, half.replicates / first.replicates)
-                    ).entry(),
-                }
+                name: {"load": _entry(half), "ratio": _entry(half.over(first))}
                 for name, half in halves.items()
             },
         }
@@ -156,14 +142,10 @@ def explained(y: Floats, fitted: Floats) -> float | None:
 
 
 def half_load(load: Floats, bleu: Floats) -> float:
-    """Returns the load at which the falling fit has half of its value at the lowest load.
+    """Returns the words per vector (n,) at which BLEU (n,) has fallen to half.
 
-    Args:
-        load: (n,), words per vector.
-        bleu: (n,)
-
-    Returns:
-        The load, straight between points on a log axis; not a number where BLEU falls less.
+    That is where the falling fit has half of its value at the lowest load, straight between points
+    on a log axis; not a number where BLEU falls less.
     """
     places, first = np.unique(load, return_index=True)
     levels = isotonic_fit(load, bleu)[first]
@@ -174,12 +156,6 @@ def half_load(load: Floats, bleu: Floats) -> float:
     return float(np.exp(np.interp(-levels[0] / 2, -levels[around], np.log(places[around]))))
 
 
-def _known(found: Gap) -> Gap:
-    """Leaves nothing where more resamples lack a value than an interval leaves out at one end."""
-    missing = float((~np.isfinite(found.replicates)).mean())
-    return found if missing <= (1 - COVERAGE) / 2 else Gap(float("nan"), found.replicates)
-
-
 def _half(points: Sequence[dict[str, Any]]) -> Gap:
     """Returns `half_load` of the words per vector, and in each resample (R,)."""
     load = np.array([point["words_per_vector"] for point in points])
@@ -188,42 +164,42 @@ def _half(points: Sequence[dict[str, Any]]) -> Gap:
     return Gap(value, np.array([half_load(load, bleu) for bleu in resampled]))
 
 
+def _entry(found: Gap) -> dict[str, float | None]:
+    """Has no value where more resamples lack one than an interval leaves out at one end."""
+    missing = (~np.isfinite(found.replicates)).mean()
+    known = missing <= (1 - COVERAGE) / 2
+    return (found if known else Gap(float("nan"), found.replicates)).entry()
+
+
 def _fits(points: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Fits one curve for all systems, and one for each, and predicts each from all others."""
     y = np.array([point["bleu"].value for point in points])
-    curves: dict[str, list[tuple[float, float]]] = {}
-    r2: dict[str, float | None] = {}
-    for key in ("words_per_vector", "bits_per_vector", "length"):
-        if any(point[key] is None for point in points):
-            continue
-        x = np.array([point[key] for point in points])
-        fitted = isotonic_fit(x, y)
-        r2[f"r2_{key}"] = explained(y, fitted)
-        if key != "length":
-            curves[key] = sorted({(float(a), float(b)) for a, b in zip(x, fitted, strict=True)})
-
+    x = {
+        key: np.array([point[key] for point in points])
+        for key in ("words_per_vector", "bits_per_vector", "length")
+        if points[0][key] is not None
+    }
+    fitted = {key: isotonic_fit(each, y) for key, each in x.items()}
     names = np.array([point["system"] for point in points])
+    load = x["words_per_vector"]
     separate, predicted = np.empty_like(y), np.empty_like(y)
-    lengths = np.array([point["length"] for point in points])
-    load = np.array([point["words_per_vector"] for point in points])
     for name in set(names):
         ours = names == name
-        separate[ours] = isotonic_fit(lengths[ours], y[ours])
-        predicted[ours] = _predict(load[~ours], y[~ours], load[ours])
+        separate[ours] = isotonic_fit(x["length"][ours], y[ours])
+        places, first = np.unique(load[~ours], return_index=True)
+        levels = isotonic_fit(load[~ours], y[~ours])[first]
+        predicted[ours] = np.interp(np.log(load[ours]), np.log(places), levels)
     return {
         "num_points": len(points),
-        **r2,
-        "curves": curves,
+        **{f"r2_{key}": explained(y, each) for key, each in fitted.items()},
+        "curves": {
+            key: sorted(set(zip(x[key].tolist(), each.tolist(), strict=True)))
+            for key, each in fitted.items()
+            if key != "length"
+        },
         "r2_left_out": explained(y, predicted),
         "r2_separate": explained(y, separate),
     }
-
-
-def _predict(x: Floats, y: Floats, at: Floats) -> Floats:
-    """Reads the isotonic fit of (x, y) at other places, straight between points on a log axis."""
-    places, first = np.unique(x, return_index=True)
-    predicted: Floats = np.interp(np.log(at), np.log(places), isotonic_fit(x, y)[first])
-    return predicted
 
 
 # --- Figures ---
@@ -231,8 +207,6 @@ def _predict(x: Floats, y: Floats, at: Floats) -> Floats:
 
 def draw(results: Results) -> Mapping[str, Figure]:
     """Draws BLEU by input length, and by the load of a memory vector."""
-    if results["slots"] is None:
-        return {}
     return {
         "slots_by_length": _draw_by_length(results),
         "words_per_vector": draw_words_per_vector(results),
@@ -241,14 +215,11 @@ def draw(results: Results) -> Mapping[str, Figure]:
 
 def _draw_by_length(results: Results) -> Figure:
     """Draws BLEU against source length for each number of memory slots, a panel a family."""
-    families = results["slots"]["families"]
-    figure = new_figure(
-        max(7.2, 4.6 * len(families)), 4.8, title="BLEU by input length and memory slots"
-    )
-    split = main_split(results)
+    families, split = results["slots"]["families"], main_split(results)
     constants = [s["label"] for s in results["systems"] if s["role"] == "constant"]
     slots = {s["label"]: s["memory_slots"] for s in results["systems"]}
-    panels = figure.subplots(1, len(families), sharey=True, squeeze=False)[0]
+    title, width = "BLEU by input length and memory slots", max(7.2, 4.6 * len(families))
+    figure, panels = panel_figure(title, len(families), width, 4.8)
     named: set[str] = set()
     for place, (axes, (family, labels)) in enumerate(zip(panels, families.items(), strict=True)):
         styles = dict.fromkeys(constants, LineStyle(GREY, "x", ":")) | slot_styles(results, labels)
@@ -259,8 +230,7 @@ def _draw_by_length(results: Results) -> Figure:
             named.add(name)
         draw_ranges(axes, results, curves, name="" if place else "BLEU")
         axes.set_title(family, fontsize=10, color=INK, loc="left")
-    columns = 4 if len(families) == 1 else 8
-    figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+    add_legend(figure, columns=4 if len(families) == 1 else 8)
     return figure
 
 
@@ -289,19 +259,14 @@ def draw_words_per_vector(results: Results) -> Figure:
     slots, unit = results["slots"], results["task"]["unit"]
     names = {"words_per_vector": f"{unit}s per vector", "bits_per_vector": "bits per vector"}
     keys = [key for key in names if slots["points"][0][key] is not None]
-    figure = new_figure(7.2 if len(keys) == 1 else 9.6, 4.8, title="BLEU by load of a vector")
-    panels = figure.subplots(1, len(keys), sharey=True, squeeze=False)[0]
+    width = 7.2 if len(keys) == 1 else 9.6
+    figure, panels = panel_figure("BLEU by load of a vector", len(keys), width, 4.8)
     fits = slots["fits"][: len(slots["families"])]
     for place, (axes, key) in enumerate(zip(panels, keys, strict=True)):
         _draw_points(axes, results, key)
         for fit, dashes in zip(fits, cycle(DASHES)):
-            axes.plot(
-                *zip(*fit["curves"][key], strict=True),
-                color=INK,
-                linewidth=1.2,
-                linestyle=dashes,
-                drawstyle="steps-mid",
-            )
+            curve = zip(*fit["curves"][key], strict=True)
+            axes.plot(*curve, color=INK, linewidth=1.2, linestyle=dashes, drawstyle="steps-mid")
         found = ", ".join("-" if f[f"r2_{key}"] is None else f"{f[f'r2_{key}']:.3f}" for f in fits)
         title = f"one falling curve{' each' if len(fits) > 1 else ''}: R² = {found}"
         axes.set_title(title, fontsize=10, color=INK, loc="left")
@@ -347,94 +312,73 @@ def _add_slots_legend(figure: Figure, results: Results) -> None:
     """Explains colours (number of slots) and markers (family) apart."""
     slots = results["slots"]
     labels = [label for labels in slots["families"].values() for label in labels]
-    names = {point["system"]: point["slots"] for point in slots["points"]}
-    colours = {names[k]: style.colour for k, style in slot_styles(results, labels).items()}
-    looks = [
-        (_slots_name(count), LineStyle(colours[count], "s", "none"))
-        for count in sorted(colours, key=lambda count: (count is None, count))
-    ]
+    counts = {point["system"]: point["slots"] for point in slots["points"]}
+    colours = {counts[k]: style.colour for k, style in slot_styles(results, labels).items()}
     several = len(slots["families"]) > 1
-    looks += [
-        (name, LineStyle(INK, MARKERS[place], DASHES[place % len(DASHES)] if several else "none"))
-        for place, name in enumerate(slots["families"])
-    ]
+    looks = {
+        _slots_name(count): LineStyle(colours[count], "s", "none")
+        for count in sorted(colours, key=lambda count: (count is None, count))
+    }
+    for name, marker, dashes in zip(slots["families"], MARKERS, cycle(DASHES), strict=False):
+        looks[name] = LineStyle(INK, marker, dashes if several else "none")
     constants = dict.fromkeys(point["family"] for point in slots["final_state"])
     if constants:
-        looks.append((", ".join(constants) + " (final state)", LineStyle(GREY, "x", "none")))
+        looks[", ".join(constants) + " (final state)"] = LineStyle(GREY, "x", "none")
     handles = [
-        Line2D([], [], color=look.colour, marker=look.marker, label=name) for name, look in looks
+        Line2D([], [], color=look.colour, marker=look.marker, ls=look.dashes, label=name)  # type: ignore[arg-type]
+        for name, look in looks.items()
     ]
-    for handle, (_, look) in zip(handles, looks, strict=True):
-        handle.set(linestyle=look.dashes)
     figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False, fontsize=8.5)
 
 
 # --- Text ---
 
 
-def tell(results: Results) -> list[Section]:
+def tell(results: Results) -> Iterator[Section]:
     """Tells how BLEU depends on the load of a memory vector."""
-    found, unit = results["slots"], results["task"]["unit"]
-    if found is None:
-        return []
+    unit = results["task"]["unit"]
+    yield Section(
+        f"Memory slots: {unit}s per vector",
+        [
+            "The source is pooled into k vectors before attention, with the same parameters for "
+            f"every k. So a vector holds input length / k {unit}s, and at least one. In systems "
+            "with one final state it holds the whole input. What is pooled are the pieces of the "
+            f"tokenizer, so a {unit} may be divided between two vectors.",
+        ],
+        {
+            "slots_by_length": "BLEU by input length for each number of slots k",
+            "words_per_vector": "Each point is one k and one length range, with its 95 % interval; "
+            "the line is the best falling step function of the load through the points with slots "
+            "of a family",
+        },
+        [*_tables(results)],
+        [_tell_rises(results), *_tell_method(unit)],
+    )
+
+
+def _tables(results: Results) -> Iterator[Table]:
+    slots, unit = results["slots"], results["task"]["unit"]
+    scores: dict[str, dict[str, Any]] = {}
+    for point in slots["points"]:
+        scores.setdefault(point["system"], {})[point["range"]] = point["bleu"]
+    ranges = list(dict.fromkeys(point["range"] for point in slots["points"]))
+    points = [(name, *(with_interval(row.get(e)) for e in ranges)) for name, row in scores.items()]
+    yield Table(("BLEU by input length", *ranges), points)
     columns = ["systems", "points", f"{unit}s per vector", "one left out", "bits per vector"]
     columns += ["length", "separate"]
     keys = ["r2_words_per_vector", "r2_left_out", "r2_bits_per_vector", "r2_length", "r2_separate"]
-    rows = [
+    fits = [
         (fit["family"], str(fit["num_points"]), *(number(fit.get(key), 3) for key in keys))
-        for fit in found["fits"]
+        for fit in slots["fits"]
     ]
-    return [
-        Section(
-            f"Memory slots: {unit}s per vector",
-            [
-                "The source is pooled into k vectors before attention, with the same parameters "
-                f"for every k. So a vector holds input length / k {unit}s, and at least one. In "
-                "systems with one final state it holds the whole input. What is pooled are the "
-                f"pieces of the tokenizer, so a {unit} may be divided between two vectors.",
-            ],
-            [
-                FigureReference(
-                    "slots_by_length", "BLEU by input length for each number of slots k"
-                ),
-                FigureReference(
-                    "words_per_vector",
-                    "Each point is one k and one length range, with its 95 % interval; the line is "
-                    "the best falling step function of the load through the points with slots of a "
-                    "family",
-                ),
-            ],
-            [
-                _tell_points(results),
-                Table(
-                    columns, rows, "How well one curve fits: R² of non-increasing (isotonic) fits"
-                ),
-                _tell_halves(results),
-            ],
-            [_tell_rises(results), *_tell_method(unit)],
-        )
-    ]
-
-
-def _tell_points(results: Results) -> Table:
-    points = results["slots"]["points"]
-    ranges = list(dict.fromkeys(point["range"] for point in points))
-    rows = []
-    for label in dict.fromkeys(point["system"] for point in points):
-        scores = {p["range"]: p["bleu"] for p in points if p["system"] == label}
-        rows.append((label, *(with_interval(scores.get(name)) for name in ranges)))
-    return Table(("BLEU by input length", *ranges), rows)
-
-
-def _tell_halves(results: Results) -> Table:
-    halves = results["slots"]["half_load"]
-    columns = ["systems", f"{results['task']['unit']}s per vector", "times the first"]
-    shown = 2 if len(halves) == 1 else 3
-    rows = [
+    yield Table(columns, fits, "How well one curve fits: R² of non-increasing (isotonic) fits")
+    columns = ["systems", f"{unit}s per vector", "times the first"]
+    shown = 2 if len(slots["half_load"]) == 1 else 3
+    halves = [
         (name, with_interval(half["load"]), with_interval(half["ratio"]))[:shown]
-        for name, half in halves.items()
+        for name, half in slots["half_load"].items()
     ]
-    return Table(columns[:shown], rows, "The load that halves BLEU")
+    yield Table(columns[:shown], halves, "The load that halves BLEU")
 
 
 def _tell_rises(results: Results) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,10 @@ from matplotlib.figure import Figure
 from nmt.evaluation.by_length import sort_by_length
 from nmt.evaluation.results import TranslatedSentence
 from nmt.study.presentation import (
-    FigureReference,
     Results,
     Section,
     Table,
-    add_paired_legend,
+    add_legend,
     draw_ranges,
     main_split,
     score_figure,
@@ -108,8 +107,6 @@ def score(comparison: Comparison) -> Mapping[str, Any]:
 def draw(results: Results) -> Mapping[str, Figure]:
     """Draws BLEU by length on training sentences (dashed) beside the test sentences (solid)."""
     trained, tested = results["train"], main_split(results)
-    if trained is None:
-        return {}
     figure, axes = score_figure("BLEU by input length: test and training sentences")
     curves = [
         (table[label]["buckets"], replace(style, dashes=dashes), f"{label}, {name}")
@@ -118,17 +115,15 @@ def draw(results: Results) -> Mapping[str, Figure]:
         for table, name, dashes in ((tested, results["split"], "-"), (trained, "train", "--"))
     ]
     draw_ranges(axes, results, curves)
-    add_paired_legend(figure)
+    add_legend(figure, columns=2, handlelength=4)
     return {"training_sentences": figure}
 
 
-def tell(results: Results) -> list[Section]:
+def tell(results: Results) -> Iterator[Section]:
     """Tells under-training from failure to generalise."""
-    found, test = results["train"], main_split(results)
-    if found is None:
-        return []
+    test = main_split(results)
     rows = []
-    for label, system in found.items():
+    for label, system in results["train"].items():
         beside = {bucket["range"]: bucket["bleu"] for bucket in test[label]["buckets"]}
         rows += [
             (
@@ -141,17 +136,15 @@ def tell(results: Results) -> list[Section]:
             for bucket in system["buckets"]
         ]
     columns = ("system", "range", "n (training)", "BLEU, training", f"BLEU, {results['split']}")
-    return [
-        Section(
-            "Training sentences",
-            [
-                "This is a sample of the training data, up to 100 inputs of each length range. A "
-                "training of less than one pass has not seen all of it. Where training joins "
-                "pairs, these are joined in new groups. A system that fails on what it was trained "
-                "on as it fails on new inputs has not fitted its data: it had too little training "
-                "or too little capacity. A system that does well only here has not generalised."
-            ],
-            [FigureReference("training_sentences", "BLEU on test (solid) and training sentences")],
-            [Table(columns, rows)],
-        )
-    ]
+    yield Section(
+        "Training sentences",
+        [
+            "This is a sample of the training data, up to 100 inputs of each length range. A "
+            "training of less than one pass has not seen all of it. Where training joins pairs, "
+            "these are joined in new groups. A system that fails on what it was trained on as it "
+            "fails on new inputs has not fitted its data: it had too little training or too little "
+            "capacity. A system that does well only here has not generalised."
+        ],
+        {"training_sentences": "BLEU on test (solid) and training sentences"},
+        [Table(columns, rows)],
+    )
