@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.checks import UserError
-from nmt.data.batch import Batch, collate
+from nmt.data.batch import batches_by_length, teacher_forced
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import LengthUnit, Tokenizer
 
@@ -163,8 +163,9 @@ def align(
     *,
     granularity: Granularity,
     units: Units,
-) -> list[Links]:
-    """Returns the links of each pair by the mean over all layers and heads; one batch.
+    batch_tokens: int,
+) -> Iterator[Links]:
+    """Iterates over the links of each pair, by the mean over all layers and heads.
 
     Args:
         model: In eval mode.
@@ -173,23 +174,27 @@ def align(
             translation has no links.
         granularity: Links between words or between pieces.
         units: What a word is, on either side.
+        batch_tokens: Most tokens of a side in a batch, as in `word_attentions`.
 
     Raises:
         UserError: The model has no attention over words.
     """
     check_attends_to_words(model)
-    found = []
-    means = _cross(model, pairs, over=(1, 2))  # (B, T, S)
-    for weights, (source, target) in zip(means, pairs, strict=True):
-        pieces = weights[None, : len(target), : len(source)]
-        if granularity == "word" and target:
-            pieces = reduce_to_words(
-                pieces,
-                piece_shares(tokenizer, target, units.target),
-                piece_shares(tokenizer, source, units.source),
-            )
-        found.append(attention_links(pieces[0].numpy()))
-    return found
+    found: dict[int, Links] = {}
+    lengths = [max(len(source), len(target)) for source, target in pairs]
+    for rows in batches_by_length(lengths, batch_tokens):
+        batch = [pairs[row] for row in rows]
+        means = _cross(model, batch, over=(1, 2))  # (B, T, S)
+        for row, weights, (source, target) in zip(rows, means, batch, strict=True):
+            pieces = weights[None, : len(target), : len(source)]
+            if granularity == "word" and target:
+                pieces = reduce_to_words(
+                    pieces,
+                    piece_shares(tokenizer, target, units.target),
+                    piece_shares(tokenizer, source, units.source),
+                )
+            found[row] = attention_links(pieces[0].numpy())
+    return (found[row] for row in range(len(pairs)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +227,7 @@ def attention_maps(
     check_attends_to_words(model)
     sources = _Side.of(tokenizer, source, units.source)
     targets = _Side.of(tokenizer, target, units.target)
-    batch = teacher_forced([(sources.ids, targets.ids)], model)
+    batch = teacher_forced([(sources.ids, targets.ids)], model.device)
     found = model.attention(batch.source, batch.source_mask, batch.target_in)
     of_start = torch.eye(1, 1 + len(targets.words), dtype=torch.float64)
     shares = torch.cat([of_start, F.pad(targets.shares, (1, 0))])
@@ -233,22 +238,6 @@ def attention_maps(
     if found.decoder_self is not None:
         maps["decoder-self"] = _map(found.decoder_self, targets, written)
     return maps
-
-
-def teacher_forced(pairs: Sequence[tuple[Ids, Ids]], model: EncoderDecoder) -> Batch:
-    """Makes a batch of source and target ids, on the device of the model."""
-    batch = collate(
-        [
-            {"index": index, "source_ids": source, "target_ids": target}
-            for index, (source, target) in enumerate(pairs)
-        ]
-    )
-    return batch.to(device_of(model))
-
-
-def device_of(model: EncoderDecoder) -> torch.device:
-    """Returns where a model computes."""
-    return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
 
 
 def check_attends_to_words(model: EncoderDecoder) -> None:
@@ -350,7 +339,7 @@ def _cross(
     model: EncoderDecoder, pairs: Sequence[tuple[Ids, Ids]], *, over: tuple[int, ...]
 ) -> Tensor:
     """Returns the cross-attention (B, L, H, T, S) of a batch, its mean over some dimensions."""
-    batch = teacher_forced(pairs, model)
+    batch = teacher_forced(pairs, model.device)
     weights = model.attention(batch.source, batch.source_mask, batch.target_in).cross
     return weights.mean(over).double().cpu()
 

@@ -30,15 +30,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from nmt.checks import UserError, at_least, flag_main
 from nmt.data.lines import decode_lines
 
 if TYPE_CHECKING:
     from nmt.decoding.search import Search
-    from nmt.export.engine import ExportedTranslator
-    from nmt.translator import Translation, TranslationScore, Translator
+    from nmt.scoring import TranslationScore
+    from nmt.translator import SentenceTranslator, Translation, Translator
 
 logger = logging.getLogger(__name__)
 
@@ -172,21 +172,21 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _translations(
-    translator: Translator | ExportedTranslator,
+    translator: SentenceTranslator,
     lines: Iterable[str],
     options: argparse.Namespace,
     prefixes: Iterable[str] | None,
     read_ahead: int,
 ) -> Iterator[str]:
     """Returns what is printed for each input line, as they come."""
-    more: dict[str, Any] = {"prefixes": prefixes, "alignment": options.alignment}
     translations = translator.stream(
         lines,
         search=search_for(translator.search, options),
         batch_tokens=options.batch_tokens,
         max_source_length=options.max_source_length,
         chunk_size=read_ahead,
-        **({} if options.engine == "ctranslate2" else more),
+        prefixes=prefixes,
+        alignment=options.alignment,
     )
     return _printed(translations, several=(options.num_hypotheses or 1) > 1)
 
@@ -230,7 +230,7 @@ def _scores(
 
 
 def _printed_scores(scores: Iterable[TranslationScore]) -> Iterator[str]:
-    from nmt.translator import perplexity
+    from nmt.scoring import perplexity
 
     log_prob, num_tokens, num_pairs = 0.0, 0, 0
     for one in scores:
@@ -246,7 +246,7 @@ def _printed_scores(scores: Iterable[TranslationScore]) -> Iterator[str]:
         )
 
 
-def _translator(options: argparse.Namespace) -> Translator | ExportedTranslator:
+def _translator(options: argparse.Namespace) -> SentenceTranslator:
     if options.engine == "ctranslate2":
         from nmt.export.engine import ExportedTranslator
 

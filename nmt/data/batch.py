@@ -1,4 +1,4 @@
-"""One training or evaluation batch as tensors, and how it is made from token ids.
+"""One batch as tensors, how it is made from token ids, and which sentences make one.
 
 A source is its pieces and EOS. A target is read shifted by one: the model reads BOS + y and
 predicts y + EOS. Everything is padded on the right with PAD.
@@ -6,7 +6,7 @@ predicts y + EOS. Everything is padded on the right with PAD.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -90,6 +90,36 @@ def collate_source(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor |
     if bool((lengths == source.shape[1]).all()):
         return source, None
     return source, torch.arange(source.shape[1]) < lengths[:, None]
+
+
+def teacher_forced(
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]], device: torch.device
+) -> Batch:
+    """Makes a batch on a device of the ids of sources and of given translations."""
+    examples = [
+        {"index": index, "source_ids": source, "target_ids": target}
+        for index, (source, target) in enumerate(pairs)
+    ]
+    return collate(examples).to(device)
+
+
+def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Groups sentences of similar length, longest first; leaves out those of length 0.
+
+    Args:
+        lengths: Tokens of each sentence without EOS.
+        batch_tokens: Most tokens in a batch, EOS and padding included, unless one sentence
+            alone has more.
+
+    Yields:
+        Indices into `lengths`.
+    """
+    order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
+    first = 0
+    while first < len(order):
+        num_rows = max(1, batch_tokens // (lengths[order[first]] + 1))
+        yield order[first : first + num_rows]
+        first += num_rows
 
 
 def _pad(rows: list[list[int]]) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.checks import UserError, one_of
 from nmt.models.encoder_decoder import EncoderDecoder
@@ -55,8 +55,17 @@ def to_ctranslate2(model: EncoderDecoder, tokenizer: Tokenizer, *, quantization:
     one_of("quantization", quantization, QUANTIZATIONS)
     transformer = _supported(model)
     spec = _empty_spec(transformer)
-    _fill_encoder(spec.encoder, transformer)
-    _fill_decoder(spec.decoder, transformer)
+    spec.encoder.embeddings[0].weight = _array(transformer.embedding.table.weight)
+    spec.decoder.embeddings.weight = _array(transformer.embedding.table.weight)
+    spec.decoder.projection.weight = spec.decoder.embeddings.weight
+    for layer_spec, encoder in zip(spec.encoder.layer, transformer.encoder_layers, strict=True):
+        _fill_layer(layer_spec, encoder)
+    for layer_spec, decoder in zip(spec.decoder.layer, transformer.decoder_layers, strict=True):
+        _fill_layer(layer_spec, decoder)
+    spec.encoder.layer_norm.gamma = _array(transformer.encoder_norm.gamma)
+    spec.decoder.layer_norm.gamma = _array(transformer.decoder_norm.gamma)
+    _fill_positions(spec.encoder, transformer)
+    _fill_positions(spec.decoder, transformer)
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     spec.register_source_vocabulary(pieces)
     spec.register_target_vocabulary(pieces)
@@ -104,50 +113,34 @@ def _empty_spec(model: Transformer) -> Any:
         "activation": specs.Activation.SWISH,
         "ffn_glu": True,
         "rms_norm": True,
+        "rotary_interleave": False,
     }
     if model.positions.kind == "rope":
-        shared |= {
-            "rotary_dim": model.embedding.table.embedding_dim // num_heads,
-            "rotary_interleave": False,
-        }
+        shared["rotary_dim"] = model.embedding.table.embedding_dim // num_heads
     return specs.TransformerSpec(
         specs.TransformerEncoderSpec(num_layers=len(model.encoder_layers), **shared),
         specs.TransformerDecoderSpec(num_layers=len(model.decoder_layers), **shared),
     )
 
 
-def _fill_encoder(spec: Any, model: Transformer) -> None:
-    spec.embeddings[0].weight = _array(model.embedding.table.weight)
-    _fill_positions(spec, model)
-    for layer_spec, layer in zip(spec.layer, model.encoder_layers, strict=True):
-        _fill_shared(layer_spec, layer)
-    spec.layer_norm.gamma = _array(model.encoder_norm.gamma)
-
-
-def _fill_decoder(spec: Any, model: Transformer) -> None:
-    spec.embeddings.weight = spec.projection.weight = _array(model.embedding.table.weight)
-    _fill_positions(spec, model)
-    for layer_spec, layer in zip(spec.layer, model.decoder_layers, strict=True):
-        _fill_shared(layer_spec, layer)
-        cross, cross_spec = layer.cross_attention, layer_spec.attention
-        cross_spec.layer_norm.gamma = _array(layer.cross_attention_norm.gamma)
-        for linear, module in zip(
-            cross_spec.linear, (cross.query, cross.key_value, cross.output), strict=True
-        ):
-            linear.weight = _array(module.weight)
-    spec.layer_norm.gamma = _array(model.decoder_norm.gamma)
-
-
-def _fill_shared(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
-    """Self-attention and feed-forward, which the layers of both stacks have."""
+def _fill_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
+    attention = layer.self_attention
     spec.self_attention.layer_norm.gamma = _array(layer.self_attention_norm.gamma)
-    spec.self_attention.linear[0].weight = _array(layer.self_attention.query_key_value.weight)
-    spec.self_attention.linear[1].weight = _array(layer.self_attention.output.weight)
+    _fill_linear(spec.self_attention, attention.query_key_value, attention.output)
+    if isinstance(layer, DecoderLayer):
+        cross = layer.cross_attention
+        spec.attention.layer_norm.gamma = _array(layer.cross_attention_norm.gamma)
+        _fill_linear(spec.attention, cross.query, cross.key_value, cross.output)
     gate, up = layer.feed_forward.gate_up.weight.chunk(2)
     spec.ffn.layer_norm.gamma = _array(layer.feed_forward_norm.gamma)
     spec.ffn.linear_0.weight = _array(gate)
     spec.ffn.linear_0_noact.weight = _array(up)
     spec.ffn.linear_1.weight = _array(layer.feed_forward.down.weight)
+
+
+def _fill_linear(spec: Any, *modules: nn.Linear) -> None:
+    for linear, module in zip(spec.linear, modules, strict=True):
+        linear.weight = _array(module.weight)
 
 
 def _fill_positions(spec: Any, model: Transformer) -> None:

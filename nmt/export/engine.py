@@ -14,89 +14,128 @@ then holds a forbidden piece, or passed its limit, is searched again without tho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
+from nmt.alignment import Granularity
+from nmt.checkpoint import build
 from nmt.checks import UserError
 from nmt.data.batch import collate_source
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
 from nmt.decoding.search import Hypothesis, Search
 from nmt.export.conversion import import_ctranslate2
-from nmt.export.folder import ExportedModel, read_folder
+from nmt.export.folder import DESCRIPTION, FORMAT_VERSION, TOKENIZER
 from nmt.special_tokens import EOS
 from nmt.tokenizer import Tokenizer
-from nmt.translator import (
-    ScoredText,
-    Sentence,
-    Translation,
-    scored_texts,
-    translate_stream,
-)
+from nmt.translator import Alternatives, Sentence, SentenceTranslator
 
 _PATIENCE = 2.0  # with 1, CTranslate2's default, BLEU was 0.3 to 0.4 lower; 4 was like 2
 
 
-class EngineSearch:
-    """Finds hypotheses for token ids with a `ctranslate2.Translator`.
+class ExportedTranslator(SentenceTranslator):
+    """An exported model, its tokenizer and a search; it has no prefixes and no alignment.
 
     Args:
-        engine: The loaded model.
+        engine: The `ctranslate2.Translator` of the folder.
+        description: What `nmt.export.folder` wrote about it.
         tokenizer: The model's.
+
+    Raises:
+        UserError: The description is not one that this version reads.
     """
 
-    def __init__(self, engine: Any, tokenizer: Tokenizer) -> None:
+    def __init__(self, engine: Any, description: dict[str, Any], tokenizer: Tokenizer) -> None:
+        super().__init__(
+            tokenizer,
+            build(description["decoding"], allowed=("nmt.decoding.",)),
+            source_lang=description["source_lang"],
+            target_lang=description["target_lang"],
+        )
         self._engine = engine
+        self._max_positions: int | None = description["max_positions"]  # EOS counted
         self._pieces = tokenizer.pieces(range(tokenizer.vocab_size))
         self._ids = {piece: token for token, piece in enumerate(self._pieces)}
         self._eos = self._pieces[EOS]
-        self._forbidden = frozenset(tokenizer.forbidden_ids)
         self._never = [[self._pieces[token]] for token in tokenizer.forbidden_ids]
 
-    def __call__(
-        self, sources: Sequence[Sequence[int]], limits: Sequence[int], search: BeamSearch
-    ) -> list[list[Hypothesis]]:
-        """Translates a batch.
+    @classmethod
+    def from_folder(cls, folder: str | Path, *, device: str = "cpu", threads: int = 0) -> Self:
+        """Loads what `scripts/export_ctranslate2.py` wrote.
 
         Args:
-            sources: Ids without EOS, at least one each.
-            limits: Most tokens of a hypothesis, EOS not counted, for each source.
-            search: What is asked for, but for its limit.
+            folder: The folder.
+            device: `cpu`, `cuda`, `cuda:1`, ..., or `auto`: a GPU if there is one.
+            threads: CPU threads; 0 leaves the choice to CTranslate2.
 
-        Returns:
-            For each source its hypotheses, best first; those that the limit ended come last.
+        Raises:
+            UserError: No exported model, no such device, or CTranslate2 is not installed.
         """
-        pieces = [[self._pieces[token] for token in source] for source in sources]
-        found = [
-            [
-                self._hypothesis(own, score * len(own) ** search.length_penalty, search)
-                for own, score in zip(result.hypotheses, result.scores, strict=True)
+        ctranslate2 = import_ctranslate2()
+        kind, _, index = device.partition(":")
+        try:
+            description = json.loads(Path(folder, DESCRIPTION).read_text(encoding="utf-8"))
+            version = description["format_version"]
+            if version != FORMAT_VERSION:
+                raise ValueError(f"format_version {version}, this version reads {FORMAT_VERSION}")
+            tokenizer = Tokenizer(
+                Path(folder, TOKENIZER).read_bytes(),
+                lowercase=description.get("lowercase", False),
+            )
+            engine = ctranslate2.Translator(
+                str(folder), device=kind, device_index=int(index or 0), intra_threads=threads
+            )
+            return cls(engine, description, tokenizer)
+        except (OSError, LookupError, TypeError, ValueError, RuntimeError) as error:
+            reason = str(error).partition("\n")[0]
+            raise UserError(
+                f"{folder} is no exported model that device {device!r} can load ({reason}): write "
+                "one with scripts/export_ctranslate2.py CHECKPOINT DIR, or try device cpu."
+            ) from error
+
+    def _translate(
+        self,
+        batch: Sequence[Sentence],
+        search: Search,
+        alignment: Granularity | None,
+        batch_tokens: int,
+    ) -> list[Alternatives]:
+        beam = _as_beam(search)
+        if alignment is not None or any(sentence.prefix for sentence in batch):
+            raise UserError("An exported model takes no prefix and aligns nothing: leave them out.")
+        limits = self._limits(batch, beam)
+        sources = [[self._pieces[token] for token in sentence.ids] for sentence in batch]
+        found = []
+        for source, limit, result in zip(
+            sources, limits, self._ask(sources, max(limits), beam, return_scores=True), strict=True
+        ):
+            own = [
+                self._hypothesis(pieces, score * len(pieces) ** beam.length_penalty, beam)
+                for pieces, score in zip(result.hypotheses, result.scores, strict=True)
             ]
-            for result in self._ask(pieces, max(limits), search, return_scores=True)
-        ]
-        for row, limit in enumerate(limits):
             # where EOS is forbidden at first, probabilities shift as well
-            if search.min_length or not all(self._is_fine(one, limit) for one in found[row]):
-                found[row] = self._suppressed(pieces[row], limit, search)
+            if beam.min_length or not all(self._is_fine(one, limit) for one in own):
+                own = self._suppressed(source, limit, beam)
+            found.append(self._as_texts(own))
         return found
 
-    def _is_fine(self, hypothesis: Hypothesis, limit: int) -> bool:
-        tokens = hypothesis.tokens
-        return hypothesis.finished and len(tokens) <= limit and self._forbidden.isdisjoint(tokens)
-
-    def _suppressed(self, source: list[str], limit: int, search: BeamSearch) -> list[Hypothesis]:
-        """Searches again without forbidden pieces, and scores by teacher forcing."""
-        (result,) = self._ask([source], limit, search, suppress_sequences=self._never)
-        cut = [own if own[-1] == self._eos else own[:limit] for own in result.hypotheses]
-        targets = [[piece for piece in own if piece != self._eos] for own in cut]
-        scored = self._engine.score_batch([source] * len(cut), targets, max_input_length=0)
-        answers = [  # a score has EOS in the end, even where it was not written
-            self._hypothesis(own, sum(score.log_probs[: len(own)]), search)
-            for own, score in zip(cut, scored, strict=True)
-        ]
-        return sorted(answers, key=lambda one: (not one.finished, -one.score))
+    def _limits(self, batch: Sequence[Sentence], search: BeamSearch) -> list[int]:
+        """Returns the most tokens of each translation, EOS not counted."""
+        limits = search.limits(*collate_source([sentence.ids for sentence in batch]))
+        most = self._max_positions
+        if most is None:
+            return limits.tolist()
+        for sentence in batch:
+            if len(sentence.ids) >= most:
+                raise UserError(
+                    f"line {sentence.line} has {len(sentence.ids) + 1} source tokens, but the "
+                    f"exported model has {most} positions: set max_source_length to {most - 1} "
+                    "or less."
+                )
+        return limits.clamp(max=most - 1).tolist()
 
     def _ask(self, sources: list[list[str]], limit: int, search: BeamSearch, **more: Any) -> Any:
         """Returns what the engine finds; the last piece is EOS, or it is number limit + 1."""
@@ -121,116 +160,25 @@ class EngineSearch:
             finished=pieces[-1] == self._eos,
         )
 
+    def _is_fine(self, hypothesis: Hypothesis, limit: int) -> bool:
+        tokens = hypothesis.tokens
+        forbidden = self.tokenizer.forbidden_ids
+        return hypothesis.finished and len(tokens) <= limit and not {*tokens} & {*forbidden}
 
-class ExportedTranslator:
-    """An exported model, its tokenizer and a search: text in, text out.
+    def _suppressed(self, source: list[str], limit: int, search: BeamSearch) -> list[Hypothesis]:
+        """Searches again without forbidden pieces, and scores by teacher forcing.
 
-    Args:
-        exported: What its folder says.
-        engine: The `ctranslate2.Translator` of that folder.
-    """
-
-    def __init__(self, exported: ExportedModel, engine: Any) -> None:
-        self.tokenizer = exported.tokenizer
-        self.search = exported.search
-        self.source_lang = exported.source_lang
-        self.target_lang = exported.target_lang
-        self._max_positions = exported.max_positions
-        self._find = EngineSearch(engine, exported.tokenizer)
-
-    @classmethod
-    def from_folder(cls, folder: str | Path, *, device: str = "cpu", threads: int = 0) -> Self:
-        """Loads what `scripts/export_ctranslate2.py` wrote.
-
-        Args:
-            folder: The folder.
-            device: `cpu`, `cuda`, `cuda:1`, ..., or `auto`: a GPU if there is one.
-            threads: CPU threads; 0 leaves the choice to CTranslate2.
-
-        Raises:
-            UserError: No exported model, no such device, or CTranslate2 is not installed.
+        Hypotheses that the limit ended come last.
         """
-        exported = read_folder(folder)
-        ctranslate2 = import_ctranslate2()
-        kind, _, index = device.partition(":")
-        try:
-            engine = ctranslate2.Translator(
-                str(folder), device=kind, device_index=int(index or 0), intra_threads=threads
-            )
-        except (RuntimeError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
-            raise UserError(
-                f"CTranslate2 cannot load {folder} on device {device!r} ({reason}): "
-                "try device cpu, or export the checkpoint again."
-            ) from error
-        return cls(exported, engine)
-
-    def translate(
-        self,
-        texts: Iterable[str],
-        *,
-        search: Search | None = None,
-        batch_tokens: int = 4096,
-        max_source_length: int = 1024,
-    ) -> list[Translation]:
-        """Translates all texts; options as in `stream`."""
-        return list(
-            self.stream(
-                texts,
-                search=search,
-                batch_tokens=batch_tokens,
-                max_source_length=max_source_length,
-            )
-        )
-
-    def stream(
-        self,
-        texts: Iterable[str],
-        *,
-        search: Search | None = None,
-        batch_tokens: int = 4096,
-        max_source_length: int = 1024,
-        chunk_size: int = 2048,
-        first_line: int = 1,
-    ) -> Iterator[Translation]:
-        """Translates texts as they come, in order; arguments as in `Translator.stream`.
-
-        Raises:
-            UserError: An option is out of range or the engine lacks it, a text is longer than the
-                model's positions, or the model's output is not a number.
-        """
-        of_engine = _as_beam(search or self.search)
-
-        def translate(batch: Sequence[Sentence]) -> Iterator[tuple[ScoredText, ...]]:
-            for hypotheses in self._translate_batch(batch, of_engine):
-                yield scored_texts(hypotheses, self.tokenizer)
-
-        return translate_stream(
-            texts,
-            self.tokenizer,
-            translate,
-            batch_tokens=batch_tokens,
-            max_source_length=max_source_length,
-            chunk_size=chunk_size,
-            first_line=first_line,
-        )
-
-    def _translate_batch(
-        self, batch: Sequence[Sentence], search: BeamSearch
-    ) -> list[list[Hypothesis]]:
-        most = self._max_positions
-        for sentence in batch:
-            if most is not None and len(sentence.ids) >= most:
-                raise UserError(
-                    f"line {sentence.line} has {len(sentence.ids) + 1} source tokens, but the "
-                    f"exported model has {most} positions: set max_source_length to {most - 1} "
-                    "or less."
-                )
-        sources = [sentence.ids for sentence in batch]
-        limits = search.limits(*collate_source(sources))
-        if most is not None:
-            limits = limits.clamp(max=most - 1)
-        return self._find(sources, limits.tolist(), search)
+        (result,) = self._ask([source], limit, search, suppress_sequences=self._never)
+        cut = [own if own[-1] == self._eos else own[:limit] for own in result.hypotheses]
+        targets = [[piece for piece in own if piece != self._eos] for own in cut]
+        scored = self._engine.score_batch([source] * len(cut), targets, max_input_length=0)
+        answers = [  # a score has EOS in the end, even where it was not written
+            self._hypothesis(own, sum(score.log_probs[: len(own)]), search)
+            for own, score in zip(cut, scored, strict=True)
+        ]
+        return sorted(answers, key=lambda one: (not one.finished, -one.score))
 
 
 def _as_beam(search: Search) -> BeamSearch:

@@ -1,46 +1,26 @@
-"""The folder of an exported model: what CTranslate2 reads, and what nmt needs to use it.
+"""Writes the folder of an exported model: what CTranslate2 reads, and what nmt needs to use it.
 
 model.bin, config.json, shared_vocabulary.json   CTranslate2's
 spm.model                                        the SentencePiece model
-nmt.json                                         languages, search, and limits
+nmt.json                                         languages, the search the run was tested with,
+                                                 the most tokens of a sentence with EOS, if limited
 README.md                                        how to use it without nmt
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt.checkpoint import build, load_checkpoint
+from nmt.checkpoint import load_checkpoint
 from nmt.checks import UserError
-from nmt.decoding.search import Search
 from nmt.export.conversion import position_limit, to_ctranslate2
 from nmt.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
-_DESCRIPTION = "nmt.json"
-_TOKENIZER = "spm.model"
-
-
-@dataclass(frozen=True)
-class ExportedModel:
-    """What an exported folder says beside the weights.
-
-    Attributes:
-        tokenizer: The joint tokenizer of both languages.
-        search: The search the run was tested with.
-        source_lang: Language code.
-        target_lang: Language code.
-        max_positions: Most tokens of a sentence, on either side, EOS counted; None for no limit.
-    """
-
-    tokenizer: Tokenizer
-    search: Search
-    source_lang: str
-    target_lang: str
-    max_positions: int | None
+DESCRIPTION = "nmt.json"
+TOKENIZER = "spm.model"
 
 
 def export_checkpoint(
@@ -73,37 +53,10 @@ def export_checkpoint(
     }
     folder.mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
-    (folder / _TOKENIZER).write_bytes(trained.tokenizer.model)
+    (folder / TOKENIZER).write_bytes(trained.tokenizer.model)
     (folder / "README.md").write_text(_readme(description, trained.tokenizer), encoding="utf-8")
     # Last, so that a folder whose writing was interrupted is none.
-    (folder / _DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-
-
-def read_folder(folder: str | Path) -> ExportedModel:
-    """Reads everything but the weights.
-
-    Raises:
-        UserError: It is no folder that `export_checkpoint` wrote.
-    """
-    folder = Path(folder)
-    try:
-        description = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
-        version = description["format_version"]
-        if version != FORMAT_VERSION:
-            raise ValueError(f"format_version {version}, this version reads {FORMAT_VERSION}")
-        tokenizer = (folder / _TOKENIZER).read_bytes()
-        return ExportedModel(
-            tokenizer=Tokenizer(tokenizer, lowercase=description.get("lowercase", False)),
-            search=build(description["decoding"], allowed=("nmt.decoding.",)),
-            source_lang=description["source_lang"],
-            target_lang=description["target_lang"],
-            max_positions=description["max_positions"],
-        )
-    except (OSError, LookupError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{folder} is no exported model ({error}): write one with "
-            "scripts/export_ctranslate2.py CHECKPOINT DIR."
-        ) from error
+    (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
 
 
 def _readme(description: dict[str, Any], tokenizer: Tokenizer) -> str:

@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -121,6 +122,11 @@ class EncoderDecoder(nn.Module, ABC):
         Raises:
             UserError: The model has no attention.
         """
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
 
     def without_decay(self) -> Iterator[nn.Parameter]:
         """Yields the parameters that weight decay must spare: those that are no matrices."""

@@ -11,9 +11,10 @@ from toy_model import A, B, ToyModel
 from nmt.data.preparation import train_tokenizer
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
+from nmt.scoring import TranslationScore
 from nmt.special_tokens import BOS, EOS, PAD, UNK
 from nmt.tokenizer import Tokenizer
-from nmt.translator import TranslationScore, Translator
+from nmt.translator import Translator
 
 SENTENCES = [
     "one",

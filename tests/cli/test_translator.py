@@ -19,7 +19,7 @@ from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
 from nmt.decoding.sampling import Sampling
 from nmt.special_tokens import EOS
-from nmt.translator import Translator, batches_by_length
+from nmt.translator import Translator
 
 WORDS = {"one": 4, "two": 5, "three": 6}
 
@@ -111,7 +111,6 @@ def test_only_a_chunk_is_read_ahead(translator):
 def test_batches_hold_similar_lengths_and_no_more_tokens_than_asked(translator, model):
     translator.translate(["one", "two two two", "one one", "three three three"], batch_tokens=8)
     assert model.shapes == [(2, 4), (2, 3)]
-    assert list(batches_by_length([100, 0, 2], 8)) == [[0], [2]]
 
 
 def test_a_long_text_is_cut_with_a_warning_that_names_line_and_limit(translator, caplog):
@@ -135,8 +134,6 @@ def test_lines_are_counted_over_all_chunks(translator, caplog):
     texts = ["one"] * 6 + ["two two two"]
     list(translator.stream(texts, chunk_size=2, max_source_length=2))
     assert "line 7 " in caplog.text
-    list(translator.stream(texts, chunk_size=2, max_source_length=2, first_line=101))
-    assert "line 107 " in caplog.text
 
 
 def test_a_text_is_named_once_however_it_is_spelt():

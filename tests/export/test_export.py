@@ -19,7 +19,7 @@ from nmt.decoding.sampling import Sampling
 from nmt.decoding.search import Hypothesis
 from nmt.export.conversion import import_ctranslate2, to_ctranslate2
 from nmt.export.engine import ExportedTranslator
-from nmt.export.folder import export_checkpoint, read_folder
+from nmt.export.folder import export_checkpoint
 from nmt.models.variants import LINEAR, SPARSE
 from nmt.special_tokens import BOS, EOS, PAD
 from nmt.tokenizer import Tokenizer
@@ -226,8 +226,6 @@ def test_a_source_beyond_the_last_position_is_refused(tokenizer, tmp_path):
     assert OPTIONS["transformer"]["max_positions"] == 41
     with pytest.raises(ValueError, match=r"line 2 has \d+ source tokens, .* 41 positions"):
         engine.translate(["one", "one two " * 30])
-    with pytest.raises(ValueError, match=r"line 8 has \d+ source tokens"):
-        list(engine.stream(["one", "one two " * 30], chunk_size=1, first_line=7))
     # A translation ends there, whatever the limits say.
     search = GreedySearch(max_length=90, min_length=70)
     (longest,) = engine.translate(["one two three " * 4], search=search)
@@ -236,7 +234,7 @@ def test_a_source_beyond_the_last_position_is_refused(tokenizer, tmp_path):
 
 def test_a_model_that_gives_no_numbers_is_named(exported, monkeypatch):
     nothing = Hypothesis(tokens=(7,), score=math.nan, log_prob=math.nan, finished=True)
-    monkeypatch.setattr(exported, "_find", lambda sources, *options: [[nothing]] * len(sources))
+    monkeypatch.setattr(exported, "_hypothesis", lambda *found: nothing)
     with pytest.raises(ValueError, match="not a number"):
         exported.translate(["one"])
 
@@ -250,7 +248,7 @@ def test_an_unknown_quantization_and_a_folder_in_use_are_refused(checkpoint, fol
 
 def test_a_folder_that_is_no_export_is_refused(tmp_path, folder):
     with pytest.raises(ValueError, match="is no exported model"):
-        read_folder(tmp_path)
+        ExportedTranslator.from_folder(tmp_path)
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     for content, message in (
@@ -260,12 +258,15 @@ def test_a_folder_that_is_no_export_is_refused(tmp_path, folder):
     ):
         (tmp_path / "nmt.json").write_text(json.dumps(content), encoding="utf-8")
         with pytest.raises(ValueError, match=message):
-            read_folder(tmp_path)
+            ExportedTranslator.from_folder(tmp_path)
 
 
-def test_a_search_that_the_engine_lacks_is_named(exported):
-    with pytest.raises(ValueError, match="no Sampling like ours: search with --beam-size N"):
-        exported.translate(["one"], search=Sampling())
+@pytest.mark.parametrize(
+    "option", [{"search": Sampling()}, {"prefixes": ["eins"]}, {"alignment": "word"}]
+)
+def test_what_only_a_checkpoint_does_is_refused(exported, option):
+    with pytest.raises(ValueError, match=r"no Sampling like ours|no prefix and aligns nothing"):
+        exported.translate(["one"], **option)
 
 
 def test_a_missing_package_says_how_to_install_it(monkeypatch):

@@ -23,6 +23,7 @@ from nmt.alignment import attention_links, gold_links, score_alignment
 from nmt.cli.probe import main
 from nmt.data.batch import collate
 from nmt.evaluation.results import TranslatedSentence
+from nmt.scoring import TranslationScore
 from nmt.study import measure
 from nmt.study.findings import cost
 from nmt.study.findings.cost import count_training_flops
@@ -30,7 +31,7 @@ from nmt.study.findings.joined import groups_by_size
 from nmt.study.findings.likelihood import nll_by_length_and_position
 from nmt.study.findings.training_inputs import sample_by_length, training_inputs
 from nmt.study.measure import TrainedRun, probe_run
-from nmt.translator import TranslationScore, Translator
+from nmt.translator import Translator
 
 
 def finished_run(folder, *options):

@@ -17,8 +17,8 @@ from nmt.study.statistics import FEWEST_INPUTS, Floats
 from nmt.study.systems import Comparison
 
 if TYPE_CHECKING:
+    from nmt.scoring import TranslationScore
     from nmt.study.measure import TrainedRun
-    from nmt.translator import TranslationScore
 
 POSITION_EDGES = (5, 10, 20, 40, 80)
 FEWEST_TOKENS = 50  # of the references, for a point in the figure
