@@ -46,64 +46,43 @@ Sentences = Mapping[str, Sequence[Sequence[TranslatedSentence]]]  # by label, th
 
 
 @dataclass(frozen=True)
-class Gap:
-    """A difference or a ratio: its value, and in each resample (R,)."""
+class Estimate:
+    """A value with its uncertainty: a score from 0 to 100, a difference or a ratio of such.
+
+    Attributes:
+        value: Of a score, the mean over seeds.
+        replicates: (R,) the value in each resample; not a number where it has none.
+        by_seed: (S,) a score under each seed; None for what is no score.
+    """
 
     value: float
     replicates: Floats
+    by_seed: Floats | None = None
 
-    def minus(self, other: Gap) -> Gap:
+    def minus(self, other: Estimate) -> Estimate:
         """Returns the difference of two over the same resamples."""
-        return Gap(self.value - other.value, self.replicates - other.replicates)
+        return Estimate(self.value - other.value, self.replicates - other.replicates)
 
-    def over(self, other: Gap) -> Gap:
-        """Returns the ratio of two over the same resamples."""
-        return Gap(self.value / other.value, self.replicates / other.replicates)
-
-    def entry(self) -> dict[str, float | None]:
-        """Returns the value with its interval, for `results.json`."""
-        return interval(self.value, self.replicates)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A score from 0 to 100: of each seed (S,), and the mean over seeds in each resample (R,)."""
-
-    by_seed: Floats
-    replicates: Floats
-
-    @property
-    def value(self) -> float:
-        """The mean over seeds."""
-        return float(self.by_seed.mean())
-
-    def minus(self, other: Measured) -> Gap:
-        """Returns the difference of the means of two scores over the same resamples."""
-        return Gap(self.value - other.value, self.replicates - other.replicates)
-
-    def over(self, other: Measured) -> Gap:
-        """Returns the ratio of the means of two scores; without a value where the other is 0."""
+    def over(self, other: Estimate) -> Estimate:
+        """Returns the ratio of two over the same resamples; no value where the other is 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
             value = self.value / other.value if other.value else float("nan")
-            return Gap(value, self.replicates / other.replicates)
+            return Estimate(value, self.replicates / other.replicates)
 
     def entry(self) -> dict[str, Any]:
-        """Returns the mean over seeds with its interval, and each seed, for `results.json`."""
-        possible = self.replicates.clip(0, 100)  # t knows no ends
-        return {**interval(self.value, possible), "by_seed": self.by_seed.tolist()}
+        """Returns the value with its percentile interval, for `results.json`.
 
-
-def interval(value: float, replicates: Floats) -> dict[str, float | None]:
-    """Returns an estimate with its percentile interval, as `value`, `low` and `high`.
-
-    Resamples without a value are left out; where nothing has one, all three are None.
-    """
-    known = replicates[np.isfinite(replicates)]
-    if not np.isfinite(value) or not len(known):
-        return {"value": None, "low": None, "high": None}
-    tail = 50 * (1 - COVERAGE)
-    low, high = np.percentile(known, [tail, 100 - tail])
-    return {"value": float(value), "low": float(low), "high": float(high)}
+        Resamples without a value are left out; where nothing has one, all three are None.
+        """
+        value, known = self.value, self.replicates[np.isfinite(self.replicates)]
+        if self.by_seed is not None:
+            known = known.clip(0, 100)  # t knows no ends
+        seeds = {} if self.by_seed is None else {"by_seed": self.by_seed.tolist()}
+        if not np.isfinite(value) or not len(known):
+            return {"value": None, "low": None, "high": None, **seeds}
+        tail = 50 * (1 - COVERAGE)
+        low, high = np.percentile(known, [tail, 100 - tail]).tolist()
+        return {"value": value, "low": low, "high": high, **seeds}
 
 
 @dataclass(frozen=True)
@@ -155,33 +134,29 @@ class SplitScores:
         enough = [each for each in exact if each[0].num_sentences >= FEWEST_INPUTS]
         return enough if len(enough) > 1 else self.ranges
 
-    def bleu(self, label: str, members: Members) -> Measured:
+    def bleu(self, label: str, members: Members) -> Estimate:
         """Measures BLEU of a system on some sentences."""
         return self._measure(label, self.bleu_counts[label], members, bleu_of)
 
-    def chrf(self, label: str, members: Members) -> Measured:
+    def chrf(self, label: str, members: Members) -> Estimate:
         """Measures chrF2 of a system on some sentences."""
         return self._measure(label, self.chrf_counts[label], members, chrf_of)
 
-    def chrf_slope(self, label: str) -> Gap:
+    def chrf_slope(self, label: str) -> Estimate:
         """Measures how sentence chrF2 changes with each ten units of source length."""
         tens = self.lengths / 10
         weights = np.vstack([np.ones_like(tens), self.resamples.weights])  # first as they are
         slopes = np.stack(
             [_slopes(weights, tens, rows) for rows in chrf_of(self.chrf_counts[label])], axis=1
         )
-        means = average_over_seeds(slopes[1:], self.resamples, self.seeds[label])
-        return Gap(float(slopes[0].mean()), means)
+        means = self.resamples.average_over_seeds(slopes[1:], self.seeds[label])
+        return Estimate(float(slopes[0].mean()), means)
 
     def table(self, label: str) -> list[dict[str, Any]]:
         """Returns the scores of a system in every length range, for `results.json`."""
         return [
-            {
-                "range": bucket.label,
-                "low": bucket.low,
-                "high": bucket.high,
-                **self.summary(label, members),
-            }
+            {"range": bucket.label, "low": bucket.low, "high": bucket.high}
+            | self.summary(label, members)
             for bucket, members in self.ranges
         ]
 
@@ -219,13 +194,12 @@ class SplitScores:
 
     def _measure(
         self, label: str, counts: Floats, members: Members, score: Callable[[Floats], Floats]
-    ) -> Measured:
+    ) -> Estimate:
         places = np.asarray(members)
-        scores = resampled_scores(counts, self.resamples, members=places, score=score)
-        return Measured(
-            by_seed=score(counts[:, places].sum(1)),
-            replicates=average_over_seeds(scores, self.resamples, self.seeds[label]),
-        )
+        by_seed = score(counts[:, places].sum(1))
+        scores = self.resamples.scores(counts, members=places, score=score)
+        replicates = self.resamples.average_over_seeds(scores, self.seeds[label])
+        return Estimate(float(by_seed.mean()), replicates, by_seed)
 
 
 def score_sentences(
@@ -302,23 +276,41 @@ class Resamples:
     seed_noise: Mapping[int, Floats]
     seed_scale: Floats
 
-    def seed_weights(self, seeds: Sequence[int]) -> Floats:
-        """Returns weights (R, S) of S seeds whose weighted mean is spread as Student's t is.
+    def scores(
+        self, counts: Floats, *, members: NDArray[np.intp], score: Callable[[Floats], Floats]
+    ) -> Floats:
+        """Scores every resample of some of the sentences under each seed.
 
-        For scores x of mean m and standard deviation s, the weighted mean is m + t s / sqrt(S) with
-        t of S - 1 degrees of freedom (z below has unit variance, so (z - mean(z)) x has variance
-        (S - 1) s^2). It is linear in x, hence right for paired differences too: two systems share
-        the noise of a seed that both have, and no other. A single seed has weight 1.
+        Args:
+            counts: (seeds, n, K), what `score` is made of, of each sentence under each seed.
+            members: Places of the sentences to score.
+            score: Takes sums over sentences (..., K) to scores (...).
+
+        Returns:
+            (R, seeds): scores; not a number where no sentence was drawn.
+        """
+        weights = self.weights[:, members]
+        scores = score(np.stack([weights @ rows for rows in counts[:, members]], axis=1))
+        return np.where(weights.sum(1, keepdims=True) > 0, scores, np.nan)
+
+    def average_over_seeds(self, scores: Floats, seeds: Sequence[int]) -> Floats:
+        """Averages scores (R, S) over S seeds, as uncertain as so few seeds are.
+
+        For scores x of mean m and standard deviation s, the average is m + t s / sqrt(S) with
+        Student's t of S - 1 degrees of freedom (z below has unit variance, so (z - mean(z)) x has
+        variance (S - 1) s^2). It is linear in x, hence right for paired differences too: two
+        systems share the noise of a seed that both have, and no other.
         """
         num_seeds = len(seeds)
         if num_seeds == 1:
-            return np.ones((len(self.weights), 1))
+            return scores[:, 0]
         z = np.stack([self.seed_noise[seed] for seed in seeds], axis=1)
         z -= z.mean(axis=1, keepdims=True)
         chi_squared = (self.seed_scale[:, : num_seeds - 1] ** 2).sum(axis=1, keepdims=True)
         t = z / np.sqrt(chi_squared / (num_seeds - 1))
-        weights: Floats = 1 / num_seeds + t / np.sqrt(num_seeds * (num_seeds - 1))
-        return weights
+        weights = 1 / num_seeds + t / np.sqrt(num_seeds * (num_seeds - 1))
+        averages: Floats = (scores * weights).sum(axis=1)
+        return averages
 
 
 def draw_resamples(
@@ -354,35 +346,6 @@ def draw_resamples(
         weights[:, members] = rng.multinomial(drawn * len(members), equal)
     noise = {each: rng.standard_normal(num_resamples) for each in seeds}
     return Resamples(weights, noise, rng.standard_normal((num_resamples, len(seeds) - 1)))
-
-
-def resampled_scores(
-    statistics: Floats,
-    resamples: Resamples,
-    *,
-    members: NDArray[np.intp],
-    score: Callable[[Floats], Floats],
-) -> Floats:
-    """Scores every resample of some of the sentences under each seed.
-
-    Args:
-        statistics: (seeds, n, K), what `score` is made of, of each sentence under each seed.
-        resamples: Of n sentences.
-        members: Places of the sentences to score.
-        score: Takes sums over sentences (..., K) to scores (...).
-
-    Returns:
-        (R, seeds): scores; not a number where no sentence was drawn.
-    """
-    weights = resamples.weights[:, members]
-    scores = score(np.stack([weights @ rows for rows in statistics[:, members]], axis=1))
-    return np.where(weights.sum(1, keepdims=True) > 0, scores, np.nan)
-
-
-def average_over_seeds(scores: Floats, resamples: Resamples, seeds: Sequence[int]) -> Floats:
-    """Averages scores of R resamples (R, S) over S seeds, as uncertain as so few seeds are."""
-    means: Floats = (scores * resamples.seed_weights(seeds)).sum(axis=1)
-    return means
 
 
 # --- BLEU and chrF of weighted samples ---
@@ -466,17 +429,6 @@ def _count(metric: Metric, *texts: Sequence[str]) -> Floats:
 # --- Paired tests ---
 
 
-@dataclass(frozen=True)
-class TestResult:
-    """One paired test: BLEU of both sides on the same sentences and the chance to see their gap."""
-
-    __test__ = False  # no test case, whatever pytest makes of the name
-
-    baseline_bleu: float
-    bleu: float
-    p_value: float
-
-
 def paired_test(
     baseline: Sequence[str],
     hypotheses: Sequence[str],
@@ -484,7 +436,7 @@ def paired_test(
     *,
     target_lang: str,
     num_trials: int,
-) -> TestResult:
+) -> dict[str, float]:
     """Tests a difference in corpus BLEU by paired approximate randomisation.
 
     Riezler and Maxwell (2005): if the systems were alike, exchanging their translations of random
@@ -498,6 +450,9 @@ def paired_test(
         references: The raw reference of each.
         target_lang: Language code that decides BLEU's tokenizer.
         num_trials: Random exchanges.
+
+    Returns:
+        baseline_bleu, bleu, and p_value, the chance to see their gap.
     """
     test = PairedTest(
         [("baseline", baseline), ("system", hypotheses)],
@@ -510,7 +465,8 @@ def paired_test(
     first, second = cast(list[Result], scores["BLEU"])
     num_different = sum(a != b for a, b in zip(baseline, hypotheses, strict=True))
     smallest = min(1.0, 2.0 ** (1 - num_different))
-    return TestResult(first.score, second.score, max(smallest, cast(float, second.p_value)))
+    p_value = max(smallest, cast(float, second.p_value))
+    return {"baseline_bleu": first.score, "bleu": second.score, "p_value": p_value}
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

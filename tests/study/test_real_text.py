@@ -4,7 +4,7 @@ import numpy as np
 
 from nmt.study.findings.joined import LONGEST_RUNNING, neighbours
 from nmt.study.findings.linked_phrases import hits, precision
-from nmt.study.statistics import Measured
+from nmt.study.statistics import Estimate
 
 
 def test_neighbours_are_joined_within_a_passage_and_alone():
@@ -32,8 +32,8 @@ def test_links_beyond_a_cut_sentence_do_not_count():
 
 
 def test_the_share_of_a_score_of_nothing_has_no_value():
-    half, none = (Measured(np.full(1, x), np.full(3, x)) for x in (10.0, 0.0))
-    assert half.over(Measured(np.full(2, 20.0), np.full(3, 20.0))).entry() == {
+    half, none = (Estimate(x, np.full(3, x)) for x in (10.0, 0.0))
+    assert half.over(Estimate(20.0, np.full(3, 20.0))).entry() == {
         "value": 0.5,
         "low": 0.5,
         "high": 0.5,

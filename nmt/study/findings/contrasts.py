@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import combinations
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from nmt.study.presentation import Results, Section, Table, main_split, number, with_interval
 from nmt.study.statistics import (
     NUM_TRIALS,
-    Gap,
+    Estimate,
     Members,
     Ranges,
     SplitScores,
@@ -82,7 +81,7 @@ def _pairs(
             yield (b, a) if b.role == "constant" and a.role != "constant" else (a, b)
 
 
-def _gap(scores: SplitScores, baseline: System, system: System, members: Members) -> Gap:
+def _gap(scores: SplitScores, baseline: System, system: System, members: Members) -> Estimate:
     return scores.bleu(system.label, members).minus(scores.bleu(baseline.label, members))
 
 
@@ -168,7 +167,7 @@ def _test(
         target_lang=comparison.target_lang,
         num_trials=NUM_TRIALS,
     )
-    return {"seeds": seeds, "num_sentences": len(members), **asdict(result)}
+    return {"seeds": seeds, "num_sentences": len(members), **result}
 
 
 def tell(results: Results) -> Iterator[Section]:

@@ -29,7 +29,7 @@ from nmt.study.presentation import (
     system_styles,
     with_interval,
 )
-from nmt.study.statistics import Gap, score_sentences
+from nmt.study.statistics import Estimate, score_sentences
 from nmt.study.systems import Comparison
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def score(comparison: Comparison) -> Mapping[str, Any]:
     words = np.array([row["source_words"] for row in first])
     groups = {int(size): np.flatnonzero(numbers == size) for size in np.unique(numbers)}
     systems: dict[str, Any] = {}
-    kept: dict[str, list[Gap]] = {}
+    kept: dict[str, list[Estimate]] = {}
     for label, runs in probed.items():
         texts = {kind: [_sentences(rows, kind) for rows in runs] for kind in ("joined", "alone")}
         scores = score_sentences(

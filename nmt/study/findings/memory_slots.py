@@ -29,7 +29,7 @@ from nmt.study.presentation import (
     panel_figure,
     with_interval,
 )
-from nmt.study.statistics import COVERAGE, Floats, Gap, SplitScores
+from nmt.study.statistics import COVERAGE, Estimate, Floats, SplitScores
 from nmt.study.systems import Comparison, System, config_key
 
 SLOTS = "model.memory_slots"
@@ -156,19 +156,19 @@ def half_load(load: Floats, bleu: Floats) -> float:
     return float(np.exp(np.interp(-levels[0] / 2, -levels[around], np.log(places[around]))))
 
 
-def _half(points: Sequence[dict[str, Any]]) -> Gap:
+def _half(points: Sequence[dict[str, Any]]) -> Estimate:
     """Returns `half_load` of the words per vector, and in each resample (R,)."""
     load = np.array([point["words_per_vector"] for point in points])
     resampled = np.stack([point["bleu"].replicates for point in points], axis=1)
     value = half_load(load, np.array([point["bleu"].value for point in points]))
-    return Gap(value, np.array([half_load(load, bleu) for bleu in resampled]))
+    return Estimate(value, np.array([half_load(load, bleu) for bleu in resampled]))
 
 
-def _entry(found: Gap) -> dict[str, float | None]:
+def _entry(found: Estimate) -> dict[str, float | None]:
     """Has no value where more resamples lack one than an interval leaves out at one end."""
     missing = (~np.isfinite(found.replicates)).mean()
     known = missing <= (1 - COVERAGE) / 2
-    return (found if known else Gap(float("nan"), found.replicates)).entry()
+    return (found if known else Estimate(float("nan"), found.replicates)).entry()
 
 
 def _fits(points: Sequence[dict[str, Any]]) -> dict[str, Any]:
