@@ -36,9 +36,10 @@ MAY_GO = {"ter", "ter_signature"}  # computed on request only
 # In commands {work} is what the tree that runs them writes to, {old} what the old tree writes to,
 # and {tree} the code of the old tree.
 TRAIN = (
-    "train.py trainer=cpu trainer.precision=32-true threads=1 seed=1 num_validations=2 "
-    "optimizer.lr=3e-2 data.grammar.train_size=600 data.grammar.valid_size=30 "
-    "data.grammar.test_per_bucket=2 data.cache_dir={work}/cache"
+    "train.py trainer=cpu trainer.precision=32-true threads=1 seed=1 "
+    "num_validations=2 optimizer.lr=3e-2 "
+    "data.grammar.train_size=600 data.grammar.valid_size=30 data.grammar.test_per_bucket=2 "
+    "data.cache_dir={work}/cache"
 )
 TRANSLATE = "scripts/translate.py --threads 1 --input {old}/source.txt"
 NBEST = "--beam-size 4 --num-hypotheses 4 --length-penalty 0.6"

@@ -1,17 +1,19 @@
 """Speed, memory and time split of training, for each model, and what options change of it.
 
     scripts/benchmark.py train --output train.json
-    scripts/benchmark.py train --against trainer.precision=bf16-mixed --against compile=true
+    scripts/benchmark.py train --against trainer.precision=32-true --against compile=true
     scripts/benchmark.py train --models transformer_base --device cuda data.token_budget=25000
+    scripts/benchmark.py train --models transformer --threads 2 --busy 1
 
 The trainer, loader and module are those that train.py builds, without validation, checkpoints and
 progress bar. Each side has its own process, so that its memory is its own; the sides take turns,
 round by round, with the same batches in each round. A CPU is timed by CPU seconds: those of one
-thread are the wall time of an idle machine.
+thread are the wall time of an idle machine. With --busy it is timed by wall time, each round once
+idle and once beside processes that compute.
 
 The share of the matrix products' rate divides the operations that `nmt.study` counts, padding
-included, by what `torch.mm` makes between the rounds: in fp32 at the size of the model's
-feed-forward on a CPU; on a GPU in bf16 with a large square product, which makes it the MFU.
+included, by what `torch.mm` makes between the rounds in the precision of the side: at the size of
+the model's feed-forward on a CPU; on a GPU with a large square product, which makes it the MFU.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ import functools
 import logging
 import multiprocessing
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -45,14 +49,19 @@ from nmt.data.batch import Batch
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.loader import TrainLoader
 from nmt.study.findings.cost import count_training_flops
+from nmt.training.machine import precision_of_run
 from nmt.training.run import build_module, build_trainer
 from scripts.benchmarks.timing import rate_of, status_mib
 
-SIZES = {  # beside the files of conf/model: 3 + 3 layers with the defaults of other toolkits
-    "transformer_256": (
-        *("model=transformer", "model.width=256", "model.num_heads=8", "model.num_kv_heads=2"),
-        *("model.feed_forward=1024", "model.dropout=0.1", "data.tokenizer.vocab_size=8000"),
-    )
+# Beside the files of conf/model: 3 + 3 layers with the defaults of other toolkits. A feed-forward
+# of 1024 has two matrices with ReLU and three with SwiGLU, where 684 makes the same size.
+_WIDTH_256 = (
+    *("model=transformer", "model.width=256", "model.num_heads=8", "model.num_kv_heads=2"),
+    *("model.dropout=0.1", "data.tokenizer.vocab_size=8000"),
+)
+SIZES = {
+    "transformer_256": (*_WIDTH_256, "model.feed_forward=1024"),
+    "transformer_256_as_relu": (*_WIDTH_256, "model.feed_forward=684"),
 }
 _GRAMMAR = {
     "cpu": ("data=grammar", "data.grammar.train_size=4000"),
@@ -78,13 +87,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--models", type=lambda text: text.split(","), metavar="NAME,...",
         default=["rnn", "bahdanau", "transformer", "transformer_256"],
-        help="of conf/model, or transformer_256")  # fmt: skip
+        help=f"of conf/model, or {', '.join(SIZES)}")  # fmt: skip
     add("--against", action="append", default=[], metavar="OPTION",
-        help="of train.py; measured beside each model as it is: trainer.precision=bf16-mixed, "
+        help="of train.py; measured beside each model as it is: trainer.precision=32-true, "
         "compile=true, +optimizer.fused=true, ...")  # fmt: skip
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--updates", type=int, default=10, help="of a round (%(default)s)")
     add("--rounds", type=int, default=5, help="turns of each side (%(default)s)")
+    add("--busy", type=int, default=0, metavar="N",
+        help="also measure beside N processes that compute, pinned to no core")  # fmt: skip
     add("options", nargs="*", help="of train.py, for all: data=multi30k data.directory=DIR ... "
         "(default: the built-in corpus)")  # fmt: skip
 
@@ -104,10 +115,11 @@ def run(arguments: argparse.Namespace) -> list[Figures]:
         variants = ["", *arguments.against]
         settings = [
             Setting((*model, variant) if variant else model,
-                    arguments.device, arguments.threads, arguments.updates)
+                    arguments.device, arguments.threads, arguments.updates, arguments.busy > 0)
             for variant in variants
         ]  # fmt: skip
-        for variant, found in zip(variants, measure(settings, arguments.rounds), strict=True):
+        measured = measure(settings, arguments.rounds, busy=arguments.busy)
+        for variant, found in zip(variants, measured, strict=True):
             figures.append({"model": name, "against": variant, **found})
     _print_summary(figures, arguments)
     return figures
@@ -121,9 +133,10 @@ class Setting:
     device: str
     threads: int
     updates: int
+    wall: bool = False  # wall time on a CPU too
 
 
-def measure(settings: Sequence[Setting], rounds: int) -> list[Figures]:
+def measure(settings: Sequence[Setting], rounds: int, *, busy: int = 0) -> list[Figures]:
     """Trains each side in a process of its own, in turns; ratios are to the first side."""
     for setting in settings:
         prepare(setting)
@@ -137,11 +150,37 @@ def measure(settings: Sequence[Setting], rounds: int) -> list[Figures]:
             return [side.submit(task, setting, *options).result() for side, setting in pairs]
 
         facts = each(_facts)
-        measured = [each(_round, False) for _ in range(rounds)]
+        measured, beside = [], []
+        for _ in range(rounds):
+            measured.append(each(_round, False))
+            if busy:
+                with computing(busy):
+                    beside.append(each(_round, False))
         # On a GPU a split must wait for it, a speed must not.
         splits = [each(_round, True)] if settings[0].device == "cuda" else measured
     by_side = zip(facts, zip(*measured, strict=True), zip(*splits, strict=True), strict=True)
-    return [summary(*one, base=[sides[0] for sides in measured]) for one in by_side]
+    found = [summary(*one, base=[sides[0] for sides in measured]) for one in by_side]
+    for one, idle, loaded in zip(found, zip(*measured, strict=True), zip(*beside, strict=True)):
+        one["busy_to_idle"] = _median_ratio(loaded, idle)
+    return found
+
+
+def _median_ratio(rounds: Sequence[Figures], base: Sequence[Figures]) -> float:
+    key = "target_tokens_per_second"
+    return float(statistics.median(a[key] / b[key] for a, b in zip(rounds, base, strict=True)))
+
+
+@contextlib.contextmanager
+def computing(count: int) -> Iterator[None]:
+    """Keeps so many other processes busy meanwhile."""
+    command = [sys.executable, "-c", "while True: pass"]
+    processes = [subprocess.Popen(command) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def summary(
@@ -157,9 +196,6 @@ def summary(
     """
     rates = [one["target_tokens_per_second"] for one in rounds]
     matmul = [one["matmul_flops_per_second"] for one in rounds]
-    ratios = [
-        rate / other["target_tokens_per_second"] for rate, other in zip(rates, base, strict=True)
-    ]
     shares = [rate / peak for rate, peak in zip(rates, matmul, strict=True)]
     seconds = {stage: sum(one["seconds"][stage] for one in splits) for stage in STAGES}
     return {
@@ -168,7 +204,7 @@ def summary(
         "matmul_flops_per_second": statistics.median(matmul),
         "share_of_matmul": facts["flops_per_target_token"] * statistics.median(shares),
         "peak_mib": rounds[0]["peak_mib"],  # later ones hold on to what earlier trainers had
-        "ratio": statistics.median(ratios),
+        "ratio": _median_ratio(rounds, base),
         "time": {stage: spent / sum(seconds.values()) for stage, spent in seconds.items()},
     }
 
@@ -179,6 +215,7 @@ def _print_summary(figures: list[Figures], arguments: argparse.Namespace) -> Non
         f"of {arguments.updates} updates\n"
         f"{'':26}{'V':>6}{'tokens/s':>10}{'ratio':>7}{'padding':>9}{'MFLOP/token':>13}"
         f"{'of matmul':>11}{'peak MiB':>10}  {' '.join(f'{stage:>8}' for stage in STAGES)}"
+        f"{'  busy/idle' if arguments.busy else ''}"
     )
     for one in figures:
         print(
@@ -187,6 +224,7 @@ def _print_summary(figures: list[Figures], arguments: argparse.Namespace) -> Non
             f"{one['flops_per_target_token'] / 1e6:13.1f}{one['share_of_matmul']:11.1%}"
             f"{one['peak_mib']:10,.0f}  "
             f"{' '.join(f'{share:8.1%}' for share in one['time'].values())}"
+            + (f"{one['busy_to_idle']:11.2f}" if arguments.busy else "")
         )
     rates = [one["matmul_flops_per_second"] / 1e9 for one in figures]
     print(f"torch.mm: {min(rates):,.0f} to {max(rates):,.0f} GFLOP/s")
@@ -287,7 +325,7 @@ class Training:
         with tempfile.TemporaryDirectory(prefix="nmt-train-") as folder:
             self._config.run_dir = folder
             trainer = build_trainer(self._config)
-            stopwatch = Stopwatch(clock_of(self._setting.device, waits=waits))
+            stopwatch = Stopwatch(clock_of(self._setting, waits=waits))
             trainer.profiler = stopwatch  # type: ignore[attr-defined]
             if cuda:
                 torch.cuda.reset_peak_memory_stats()
@@ -307,9 +345,9 @@ class Training:
     def _matmul_rate(self) -> float:
         """Operations a second of `torch.mm`: of the feed-forward's size; on a GPU its best."""
         rows, width = int(self._config.data.token_budget), int(self._config.model.width)
-        sizes, dtype = (rows, width, 4 * width), torch.float32
-        if self._setting.device == "cuda":
-            sizes, dtype = (_PEAK_SIZE,) * 3, torch.bfloat16
+        sizes = (_PEAK_SIZE,) * 3 if self._setting.device == "cuda" else (rows, width, 4 * width)
+        fp32 = precision_of_run(self._config) == "32-true"
+        dtype = torch.float32 if fp32 else torch.bfloat16
         x = torch.randn(*sizes[:2], device=self._setting.device, dtype=dtype)
         weight = torch.randn(*sizes[1:], device=self._setting.device, dtype=dtype)
         operations: int = 2 * sizes[0] * sizes[1] * sizes[2]
@@ -319,7 +357,7 @@ class Training:
             return operations
 
         work()
-        return rate_of(work, 0.2, clock_of(self._setting.device, waits=True))
+        return rate_of(work, 0.2, clock_of(self._setting, waits=True))
 
 
 def padding_of(batches: Sequence[Batch]) -> float:
@@ -394,15 +432,15 @@ class TimedLoader:
         return self._stopwatch.batches_of(self._loader)
 
 
-def clock_of(device: str, *, waits: bool) -> Callable[[], float]:
-    """Returns CPU time for a CPU, wall time for a GPU.
+def clock_of(setting: Setting, *, waits: bool) -> Callable[[], float]:
+    """Returns CPU time for a CPU, wall time for a GPU or beside busy processes.
 
     Args:
-        device: cpu or cuda.
+        setting: Says which.
         waits: Whether to wait for the GPU: right for stages, but then it idles in between.
     """
-    if device == "cpu":
-        return time.process_time
+    if setting.device == "cpu":
+        return time.perf_counter if setting.wall else time.process_time
 
     def finished() -> float:
         torch.cuda.synchronize()

@@ -57,7 +57,17 @@ def test_padding_is_the_share_of_fillers_on_both_sides():
 
 def test_training_is_measured_in_a_process_of_its_own(tmp_path, capsys):
     arguments = arguments_of(
-        *("--models", "rnn", "--updates", "1", "--rounds", "1", "+optimizer.fused=true"),
+        *(
+            "--models",
+            "rnn",
+            "--updates",
+            "1",
+            "--rounds",
+            "1",
+            "--busy",
+            "1",
+            "+optimizer.fused=true",
+        ),
         *corpus_options(tmp_path / "text"),
         *model_options("rnn")[1:],
         "data.num_workers=1",
@@ -73,6 +83,7 @@ def test_training_is_measured_in_a_process_of_its_own(tmp_path, capsys):
         / found["matmul_flops_per_second"]
     )
     assert 100 < found["peak_mib"] < 4000
+    assert 0 < found["busy_to_idle"]
     assert "rnn" in capsys.readouterr().out
 
 
