@@ -160,7 +160,9 @@ def measure(settings: Sequence[Setting], rounds: int, *, busy: int = 0) -> list[
         splits = [each(_round, True)] if settings[0].device == "cuda" else measured
     by_side = zip(facts, zip(*measured, strict=True), zip(*splits, strict=True), strict=True)
     found = [summary(*one, base=[sides[0] for sides in measured]) for one in by_side]
-    for one, idle, loaded in zip(found, zip(*measured, strict=True), zip(*beside, strict=True)):
+    for one, idle, loaded in zip(
+        found, zip(*measured, strict=True), zip(*beside, strict=True), strict=False
+    ):
         one["busy_to_idle"] = _median_ratio(loaded, idle)
     return found
 

@@ -83,7 +83,7 @@ def test_training_is_measured_in_a_process_of_its_own(tmp_path, capsys):
         / found["matmul_flops_per_second"]
     )
     assert 100 < found["peak_mib"] < 4000
-    assert 0 < found["busy_to_idle"]
+    assert found["busy_to_idle"] > 0
     assert "rnn" in capsys.readouterr().out
 
 
