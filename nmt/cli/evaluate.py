@@ -174,17 +174,14 @@ def _write(
     **figure: Any,
 ) -> list[Path]:
     """Writes translations, metrics and the figure, and returns their paths."""
-    from nmt.evaluation.figures import plot_bleu_by_length
+    from nmt.evaluation.figures import draw_bleu_by_length, save_as
 
+    buckets = {name: result.buckets for name, result in curves.items()}
+    drawn = draw_bleu_by_length(buckets, unit=results[0].unit, **figure)
     return [
         *(write_translations(folder, result) for result in results),
         write_metrics(folder, {**{result.name: result.metrics() for result in results}, **facts}),
-        plot_bleu_by_length(
-            {name: result.buckets for name, result in curves.items()},
-            folder / "bleu_by_length.png",
-            unit=results[0].unit,
-            **figure,
-        ),
+        save_as(drawn, folder / "bleu_by_length.png"),
     ]
 
 

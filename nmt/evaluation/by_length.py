@@ -77,14 +77,12 @@ def join_small(
     Empty ranges vanish. If there are fewer sentences in all, they make one range.
     """
     joined: list[tuple[Bucket, list[int]]] = []
-    for bucket, indices in ranges:
-        if not indices:
-            continue
-        if joined and joined[-1][0].num_sentences < fewest:
-            joined[-1] = _join(joined[-1], (bucket, indices))
-        else:
-            joined.append((bucket, indices))
-    if len(joined) > 1 and joined[-1][0].num_sentences < fewest:
+    for each in ranges:
+        if joined and each[1] and len(joined[-1][1]) < fewest:
+            joined[-1] = _join(joined[-1], each)
+        elif each[1]:
+            joined.append(each)
+    if len(joined) > 1 and len(joined[-1][1]) < fewest:
         joined[-2:] = [_join(*joined[-2:])]
     return joined
 
@@ -119,34 +117,23 @@ def bleu_by_length(
         edges: As for `sort_by_length`.
         more_references: Further sets of references, which count as alternatives.
     """
-    assert len(lengths) == len(hypotheses)
-    return [
-        _scored(
-            bucket,
-            [hypotheses[index] for index in indices],
-            [[texts[index] for index in indices] for texts in (references, *more_references)],
-            target_lang,
-        )
-        for bucket, indices in sort_by_length(lengths, edges)
-    ]
+    every, buckets = (hypotheses, references, *more_references), []
+    for bucket, indices in sort_by_length(lengths, edges):
+        if indices:
+            texts = [[column[index] for index in indices] for column in every]
+            scores = bleu_score(*texts, target_lang=target_lang, effective_order=True)
+            bucket = replace(
+                bucket,
+                bleu=scores.score,
+                chrf=chrf(*texts),
+                length_ratio=float(scores.ratio),
+                brevity_penalty=scores.bp,
+            )
+        buckets.append(bucket)
+    return buckets
 
 
 def trim_empty(buckets: Sequence[Bucket]) -> list[Bucket]:
     """Drops the empty buckets at both ends, for tables and axes; empty ones in between stay."""
     filled = [index for index, bucket in enumerate(buckets) if bucket.num_sentences]
     return list(buckets[filled[0] : filled[-1] + 1]) if filled else []
-
-
-def _scored(
-    bucket: Bucket, hypotheses: list[str], references: list[list[str]], target_lang: str
-) -> Bucket:
-    if not hypotheses:
-        return bucket
-    score = bleu_score(hypotheses, *references, target_lang=target_lang, effective_order=True)
-    return replace(
-        bucket,
-        bleu=score.score,
-        chrf=chrf(hypotheses, *references),
-        length_ratio=float(score.ratio),
-        brevity_penalty=score.bp,
-    )

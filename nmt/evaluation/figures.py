@@ -51,15 +51,11 @@ def tidy(axes: Axes) -> None:
     axes.tick_params(colors=INK, length=0)
 
 
-def score_top(best: float) -> float:
-    """Returns the upper end of an axis of scores that starts at 0 and holds the best."""
-    return next(top for top in (10, 20, 30, 40, 50, 60, 80, 102) if best < top)
-
-
 def set_score_axis(axes: Axes, name: str) -> None:
     """Names the axis of scores; it runs from 0 to above the best drawn so far, here and beside."""
     beside = axes.get_shared_y_axes().get_siblings(axes)
-    axes.set_ylim(0, score_top(min(100.0, max(float(each.dataLim.y1) for each in beside))))
+    best = min(100.0, max(float(each.dataLim.y1) for each in beside))
+    axes.set_ylim(0, next(top for top in (10, 20, 30, 40, 50, 60, 80, 102) if best < top))
     axes.set_ylabel(name, color=INK)
 
 
@@ -106,19 +102,6 @@ def font_families(text: str) -> list[str]:
     return [_DEFAULT_FONT]
 
 
-def plot_bleu_by_length(
-    curves: Mapping[str, Sequence[Bucket]],
-    path: str | Path,
-    *,
-    unit: str,
-    longest_train: int | None = None,
-    title: str = "",
-) -> Path:
-    """Writes `draw_bleu_by_length` as a PNG and returns its path."""
-    figure = draw_bleu_by_length(curves, unit=unit, longest_train=longest_train, title=title)
-    return save_as(figure, Path(path))
-
-
 def draw_bleu_by_length(
     curves: Mapping[str, Sequence[Bucket]],
     *,
@@ -137,15 +120,17 @@ def draw_bleu_by_length(
         longest_train: Length of the longest source in the training data; None draws no border.
         title: Printed above the axes.
     """
-    ranges = _shown_ranges(curves)
-    shown = {name: buckets[ranges.start : ranges.stop] for name, buckets in curves.items()}
+    columns = list(zip(*curves.values(), strict=True))
+    filled = [i for i, column in enumerate(columns) if any(b.num_sentences for b in column)]
+    shown = {name: buckets[filled[0] : filled[-1] + 1] for name, buckets in curves.items()}
     figure = new_figure(7.2, 4.4, title=title)
     axes = figure.add_subplot()
-    _draw_curves(axes, shown)
+    for index, (name, buckets) in enumerate(shown.items()):
+        scores = [bucket.bleu for bucket in buckets]
+        colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
+        draw_line(axes, range(len(scores)), scores, name, colour, marker)
     label_ranges(axes, list(shown.values()), unit)
-    best = max(bucket.bleu or 0 for buckets in shown.values() for bucket in buckets)
-    axes.set_ylim(0, score_top(best))
-    axes.set_ylabel("BLEU", color=INK)
+    set_score_axis(axes, "BLEU")
     if longest_train is not None:
         shade_beyond(axes, next(iter(shown.values())), longest_train, unit)
     if len(curves) > 1:
@@ -153,28 +138,29 @@ def draw_bleu_by_length(
     return figure
 
 
-def _shown_ranges(curves: Mapping[str, Sequence[Bucket]]) -> range:
-    """Returns the indices from the first to the last bucket with sentences in any curve."""
-    assert len({tuple((b.low or 1, b.high) for b in buckets) for buckets in curves.values()}) == 1
-    columns = list(zip(*curves.values(), strict=True))
-    filled = [i for i, column in enumerate(columns) if any(b.num_sentences for b in column)]
-    return range(filled[0], filled[-1] + 1)
-
-
-def _draw_curves(axes: Axes, curves: Mapping[str, Sequence[Bucket]]) -> None:
-    for index, (name, buckets) in enumerate(curves.items()):
-        axes.plot(
-            range(len(buckets)),
-            [float("nan") if bucket.bleu is None else bucket.bleu for bucket in buckets],
-            label=name,
-            color=COLOURS[index % len(COLOURS)],
-            marker=MARKERS[index % len(MARKERS)],
-            linewidth=2,
-            markersize=6,
-            markeredgecolor="white",
-            clip_on=False,
-            zorder=3,
-        )
+def draw_line(
+    axes: Axes,
+    xs: Sequence[float],
+    scores: Sequence[float | None],
+    label: str,
+    colour: str,
+    marker: str,
+    dashes: str = "-",
+) -> None:
+    """Draws a line of scores; None leaves a gap, and a line without a label is in no legend."""
+    axes.plot(
+        xs,
+        [float("nan") if score is None else score for score in scores],
+        label=label or "_nolegend_",
+        color=colour,
+        marker=marker,
+        linestyle=dashes,
+        linewidth=2,
+        markersize=6,
+        markeredgecolor="white" if marker != "x" else colour,
+        clip_on=False,
+        zorder=3,
+    )
 
 
 def label_ranges(axes: Axes, curves: Sequence[Sequence[Bucket]], unit: str) -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -38,10 +37,8 @@ class Scores:
         ter: Translation edit rate (Snover et al. 2006), lower-cased as on sacreBLEU's command
             line; lower is better. None unless requested.
         signature: BLEU's sacreBLEU signature; `chrf_signature`, `ter_signature` likewise.
-        num_sentences: Sentences scored, the empty ones included.
         brevity_penalty: BLEU's penalty, below 1 where the hypotheses are too short.
-        hypothesis_length: Tokens of BLEU's tokenizer in all hypotheses.
-        reference_length: The same of the references.
+        length_ratio: Tokens of all hypotheses over those of the references; 0 if those are empty.
         num_empty: Hypotheses of nothing but white space.
     """
 
@@ -49,18 +46,12 @@ class Scores:
     chrf: float
     ter: float | None
     signature: str
+    num_sentences: int
     chrf_signature: str
     ter_signature: str | None
-    num_sentences: int
     brevity_penalty: float
-    hypothesis_length: int
-    reference_length: int
+    length_ratio: float
     num_empty: int
-
-    @property
-    def length_ratio(self) -> float:
-        """Hypothesis length over reference length in tokens; 0 where the references are empty."""
-        return self.hypothesis_length / self.reference_length if self.reference_length else 0.0
 
 
 def score(
@@ -97,8 +88,7 @@ def score(
         ter_signature=ter_signature,
         num_sentences=len(hypotheses),
         brevity_penalty=of_bleu.bp,
-        hypothesis_length=of_bleu.sys_len,
-        reference_length=of_bleu.ref_len,
+        length_ratio=float(of_bleu.ratio),
         num_empty=sum(not hypothesis.strip() for hypothesis in hypotheses),
     )
 
@@ -177,9 +167,6 @@ def _bleu_metric(tokenizer: str, effective_order: bool) -> BLEU:
         ) from error
 
 
-RATES = ("repeated", "empty", "copied")
-
-
 def failures(source: str, hypothesis: str, *, unit: str = "word") -> tuple[bool, bool, bool]:
     """Says whether a translation repeats a 4-gram, is empty, and equals its source.
 
@@ -196,8 +183,9 @@ def failures(source: str, hypothesis: str, *, unit: str = "word") -> tuple[bool,
 
 
 def failure_rates(
-    sources: list[str], hypotheses: list[str], members: NDArray[np.intp], *, unit: str
+    sources: Sequence[str], hypotheses: Sequence[str], *, unit: str
 ) -> dict[str, float]:
-    """Returns the shares of failing translations among some, by the names in `RATES`."""
-    marks = np.array([failures(sources[index], hypotheses[index], unit=unit) for index in members])
-    return dict(zip(RATES, marks.mean(axis=0).tolist(), strict=True))
+    """Returns the shares of translations that fail in the ways of `failures`."""
+    marks = [failures(*pair, unit=unit) for pair in zip(sources, hypotheses, strict=True)]
+    shares = np.mean(marks, axis=0).tolist()
+    return dict(zip(("repeated", "empty", "copied"), shares, strict=True))

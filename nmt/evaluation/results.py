@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -80,21 +80,8 @@ class SplitResult:
 
     def metrics(self) -> dict[str, Any]:
         """Returns the split's entry in `metrics.json`; `sha256` is `corpus_sha256`."""
-        scores = self.scores
-        entry = {
-            "bleu": scores.bleu,
-            "chrf": scores.chrf,
-            "ter": scores.ter,
-            "signature": scores.signature,
-            "num_sentences": scores.num_sentences,
-            "sha256": corpus_sha256(self.sentences),
-            "chrf_signature": scores.chrf_signature,
-            "ter_signature": scores.ter_signature,
-            "brevity_penalty": scores.brevity_penalty,
-            "length_ratio": scores.length_ratio,
-            "num_empty": scores.num_empty,
-            "unfinished": self.num_unfinished,
-        }
+        facts = {"sha256": corpus_sha256(self.sentences), "unfinished": self.num_unfinished}
+        entry = asdict(self.scores) | facts
         return {name: value for name, value in entry.items() if value is not None}
 
 
@@ -191,41 +178,39 @@ def read_run(directory: str | Path) -> Run:
             test sets.
     """
     directory = Path(directory)
-    path = directory / "metrics.json"
-    if not path.is_file():
-        raise UserError(f"{directory} has no metrics.json; name the folder of a finished run.")
-    metrics = _parse(path, path.read_text(encoding="utf-8"))
-    names = [name for name, entry in metrics.items() if isinstance(entry, dict) and "bleu" in entry]
-    splits = {name: _read_sentences(directory / f"{name}.jsonl") for name in names}
-    for name, sentences in splits.items():
-        if corpus_sha256(sentences) != metrics[name]["sha256"]:
+    (metrics,) = read_objects(directory / "metrics.json", "name the folder of a finished run")
+    splits: dict[str, list[TranslatedSentence]] = {}
+    for name, entry in metrics.items():
+        if not isinstance(entry, dict) or "bleu" not in entry:
+            continue
+        path = directory / f"{name}.jsonl"
+        try:
+            rows = read_objects(path, "evaluate the run again")
+            splits[name] = [TranslatedSentence(**row) for row in rows]
+        except TypeError as error:
+            raise UserError(f"{path} holds what is no translation: {error}.") from error
+        if corpus_sha256(splits[name]) != entry["sha256"]:
             raise UserError(
-                f"{directory / name}.jsonl holds {len(sentences)} sentences that are not the "
-                f"{metrics[name]['num_sentences']} of metrics.json; evaluate the run again."
+                f"{path} holds {len(rows)} sentences that are not the {entry['num_sentences']} of "
+                "metrics.json; evaluate the run again."
             )
     return Run(directory=directory, metrics=metrics, splits=splits)
 
 
-def _read_sentences(path: Path) -> list[TranslatedSentence]:
-    if not path.is_file():
-        raise UserError(f"{path} is missing, though metrics.json has its scores; restore it.")
-    sentences = []
-    with path.open(encoding="utf-8", newline="\n") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                sentences.append(TranslatedSentence(**_parse(path, line, number)))
-            except TypeError as error:
-                raise UserError(f"Line {number} of {path} is no translation: {error}.") from error
-    return sentences
+def read_objects(path: Path, remedy: str) -> list[dict[str, Any]]:
+    """Reads the JSON objects of a file: one a line in a `.jsonl`, else a single one.
 
-
-def _parse(path: Path, text: str, number: int = 1) -> dict[str, Any]:
+    Raises:
+        UserError: The file is missing or damaged; the message ends with the remedy.
+    """
     try:
-        return dict(json.loads(text))
+        text = path.read_text(encoding="utf-8")
+        parts = text.split("\n") if path.suffix == ".jsonl" else [text]
+        return [dict(json.loads(part)) for part in parts if part]
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}); {remedy}.") from error
     except (ValueError, TypeError) as error:
-        raise UserError(
-            f"{path} is damaged at line {number} ({error}); evaluate the run again."
-        ) from error
+        raise UserError(f"{path} is damaged ({error}); {remedy}.") from error
 
 
 def _write_whole(path: Path, text: str) -> Path:

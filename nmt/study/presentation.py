@@ -15,6 +15,7 @@ from nmt.evaluation.figures import (
     COLOURS,
     INK,
     MARKERS,
+    draw_line,
     label_ranges,
     new_figure,
     set_score_axis,
@@ -150,29 +151,13 @@ def draw_band(
     label: str,
 ) -> None:
     """Draws a line through values with the band between their bounds."""
-    gaps = [{k: float("nan") if v is None else v for k, v in value.items()} for value in values]
-    axes.fill_between(
-        list(xs),
-        [value["low"] for value in gaps],
-        [value["high"] for value in gaps],
-        color=style.colour,
-        alpha=0.18,
-        linewidth=0,
-        zorder=2,
+    low, high = (
+        [float("nan") if value[key] is None else value[key] for value in values]
+        for key in ("low", "high")
     )
-    axes.plot(
-        list(xs),
-        [value["value"] for value in gaps],
-        label=label or "_nolegend_",
-        color=style.colour,
-        marker=style.marker,
-        linestyle=style.dashes,
-        linewidth=2,
-        markersize=6,
-        markeredgecolor="white" if style.marker != "x" else style.colour,
-        clip_on=False,
-        zorder=3,
-    )
+    axes.fill_between(xs, low, high, color=style.colour, alpha=0.18, linewidth=0, zorder=2)
+    scores = [value["value"] for value in values]
+    draw_line(axes, xs, scores, label, style.colour, style.marker, style.dashes)
 
 
 def draw_ranges(

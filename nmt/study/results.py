@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.checks import UserError
+from nmt.evaluation.results import read_objects
 from nmt.study.findings import FINDINGS
 from nmt.study.statistics import BOOTSTRAP_SEED, COVERAGE, NUM_RESAMPLES
 from nmt.study.systems import read_comparison
@@ -71,12 +72,7 @@ def read_results(path: Path) -> dict[str, Any]:
     Raises:
         UserError: if it is missing, damaged, or of another version.
     """
-    try:
-        results = dict(json.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}; name a results.json.") from error
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error}); compare the runs again.") from error
+    (results,) = read_objects(path, "name a results.json or compare the runs again")
     if results.get("version") != VERSION:
         raise UserError(
             f"{path} has version {results.get('version')!r}, not {VERSION}; name a results.json "

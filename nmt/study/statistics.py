@@ -166,9 +166,8 @@ class SplitScores:
         sums = self.bleu_counts[label][:, places].sum(1)
         rates = [
             failure_rates(
-                [sentence.source for sentence in rows],
-                [sentence.hypothesis for sentence in rows],
-                places,
+                [rows[place].source for place in places],
+                [rows[place].hypothesis for place in places],
                 unit=default_unit(self.target_lang),
             )
             for rows in self.sentences[label]

@@ -8,7 +8,6 @@ what is not comparable, with the translations of all of them ready to be scored 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,7 +17,7 @@ from typing import Any
 import yaml
 
 from nmt.checks import UserError, dotted
-from nmt.evaluation.results import Run, read_run
+from nmt.evaluation.results import Run, read_objects, read_run
 from nmt.study.statistics import SplitScores, bleu_of, score_sentences
 
 # What of a config makes a system. Everything else (seed, folders, threads, device, logging) may
@@ -397,14 +396,9 @@ def _read_probes(directory: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("probes.json", *(f"{row}.jsonl" for row in ROWS)):
         path = directory / PROBES / name
-        if not path.is_file():
-            continue
-        try:
-            lines = path.read_text(encoding="utf-8").split("\n")
-            values = [dict(json.loads(line)) for line in lines if line]
-        except (ValueError, TypeError) as error:
-            raise UserError(f"{path} is damaged ({error}); run the probes again.") from error
-        found |= values[0] if path.suffix == ".json" else {path.stem: values}
+        if path.is_file():
+            values = read_objects(path, "run the probes again")
+            found |= values[0] if path.suffix == ".json" else {path.stem: values}
     digest, checkpoint = found.get("checkpoint_sha256"), directory / "checkpoints" / "best.ckpt"
     if not digest or not checkpoint.is_file():
         return found

@@ -97,7 +97,6 @@ def test_unequal_counts_are_refused_naming_both(function, hypotheses, references
 def test_short_hypotheses_pay_the_brevity_penalty_not_the_references():
     """Swapped arguments would show here: 3 tokens against 6, exp(1 - 6/3)."""
     result = score(["Der Hund bellt"], ["Der Hund bellt im Garten."], target_lang="de")
-    assert (result.hypothesis_length, result.reference_length) == (3, 6)
     assert result.brevity_penalty == pytest.approx(2.718281828**-1)
     assert result.length_ratio == pytest.approx(0.5)
 
