@@ -247,7 +247,7 @@ def _splits(config: DictConfig, translator: Translator) -> tuple[dict[str, Datas
     """Returns what is to be translated, by name, and what its source lengths are counted in."""
     from hydra.utils import instantiate
 
-    from nmt.study.measure import data_of_run
+    from nmt.training.run_folder import data_of_run
 
     languages = (translator.source_lang, translator.target_lang)
     if config.source is not None or config.reference is not None:

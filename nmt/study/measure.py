@@ -20,13 +20,14 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from nmt.checkpoint import build
 from nmt.checks import UserError
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.files import pairs
+from nmt.evaluation.results import read_objects
 from nmt.study.findings import FINDINGS
 from nmt.study.systems import PROBES, ROWS
 from nmt.tokenizer import count_units, default_unit
+from nmt.training.run_folder import data_of_run
 from nmt.translator import Translator
 
 logger = logging.getLogger(__name__)
@@ -80,15 +81,15 @@ class TrainedRun:
 
         Where training joins none, by a space, or by nothing in Chinese and Japanese.
         """
-        return self._joint(self.data.source_lang).join(sources)
+        return self._join(sources, self.data.source_lang)
 
     def join_targets(self, targets: Sequence[str]) -> str:
         """Returns several targets, or translations, as one."""
-        return self._joint(self.data.target_lang).join(targets)
+        return self._join(targets, self.data.target_lang)
 
-    def _joint(self, language: str) -> str:
-        joins_in_training = max(self.joined_sizes) > 1
-        return " " if joins_in_training or default_unit(language) != "character" else ""
+    def _join(self, texts: Sequence[str], language: str) -> str:
+        has_spaces = max(self.joined_sizes) > 1 or default_unit(language) != "character"
+        return (" " if has_spaces else "").join(texts)
 
 
 def probe_run(directory: str | Path, *, force: bool = False, device: str = "cpu") -> Path:
@@ -130,12 +131,10 @@ def load_run(directory: Path, *, device: str) -> TrainedRun:
     """Loads the best checkpoint of a run and what its config says about the corpus.
 
     Raises:
-        UserError: The folder lacks its config or checkpoint, or they cannot be used.
+        OSError: The folder has no config.
+        UserError: Its config or checkpoint cannot be used.
     """
-    path = directory / "config.yaml"
-    if not path.is_file():
-        raise UserError(f"{directory} has no config.yaml: name the folder of a finished run.")
-    config = OmegaConf.load(path)
+    config = OmegaConf.load(directory / "config.yaml")
     assert isinstance(config, DictConfig)
     concatenate = config.data.get("concatenate")
     return TrainedRun(
@@ -146,30 +145,13 @@ def load_run(directory: Path, *, device: str) -> TrainedRun:
     )
 
 
-def data_of_run(directory: Path) -> TranslationDataModule:
-    """Builds the corpus of a run from its config.yaml, which may come from a stranger.
-
-    Raises:
-        UserError: It is no corpus of this package; none of its other classes is built.
-    """
-    node = OmegaConf.select(OmegaConf.load(directory / "config.yaml"), "data")
-    if not isinstance(node, DictConfig):
-        raise UserError(f"{directory}/config.yaml has no `data`: name the folder of a run.")
-    options: Any = OmegaConf.to_container(node)  # not resolved: train.py has done that
-    try:
-        data: TranslationDataModule = build(options, allowed=("nmt.data.datamodule.",))
-    except ValueError as error:
-        raise UserError(f"{directory}/config.yaml: data: {error}") from error
-    return data
-
-
 def _is_of(folder: Path, digest: str) -> bool:
     """Says whether the results are whole, of this format, and of the checkpoint of this digest."""
     if not all((folder / name).is_file() for name in FILES):
         return False
     try:
-        found = json.loads((folder / "probes.json").read_text(encoding="utf-8"))
-    except ValueError:
+        (found,) = read_objects(folder / "probes.json", "measure the run again")
+    except UserError:
         return False
     return (found.get("version"), found.get("checkpoint_sha256")) == (VERSION, digest)
 

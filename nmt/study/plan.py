@@ -15,23 +15,17 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmt.config import config_directory
 
 MODELS = ("rnn", "bahdanau", "transformer")
 
 
-@dataclass(frozen=True)
-class PlannedRun:
-    """A training that belongs to the experiment.
-
-    Attributes:
-        name: Of its folder.
-        options: Of train.py.
-    """
+class PlannedRun(NamedTuple):
+    """A training that belongs to the experiment: the name of its folder, options of train.py."""
 
     name: str
     options: tuple[str, ...]
@@ -52,8 +46,6 @@ def parse(argv: Sequence[str] | None, *, description: str | None = None) -> argp
         parser.error("--rnn-budgets are of the rnn, which is not among --models")
     if 1 in options.rnn_budgets:
         parser.error("--rnn-budgets 1 is the rnn itself: leave it out")
-    if options.jobs < 1:
-        parser.error(f"--jobs is {options.jobs}; at least one training has to run")
     if unknown := {model for model, _ in options.set} - {*MODELS, *options.models}:
         parser.error(f"--set {min(unknown)}: no such model; one of {', '.join(MODELS)}")
     for model in options.models:
@@ -102,20 +94,17 @@ def _names(text: str) -> list[str]:
 def planned_runs(options: argparse.Namespace) -> Iterator[PlannedRun]:
     """Yields all runs of the first seed, then those of the second, and so on."""
     updates = [] if options.updates is None else [f"trainer.max_steps={options.updates}"]
-    for seed in options.seeds:
-        for model in options.models:
-            own = [option for name, option in options.set if name == model]
-            always = (*_choice(options, model), f"seed={seed}", *options.options, *own)
-            base = (*always, *updates)
-            yield PlannedRun(f"{model}-seed{seed}", base)
-            if model in options.slot_models:
-                for slots in options.slots:
-                    name = f"{model}-slots{slots}-seed{seed}"
-                    yield PlannedRun(name, (*base, f"model.memory_slots={slots}"))
-            if model == "rnn":
-                for factor in options.rnn_budgets:
-                    longer = f"trainer.max_steps={factor * options.updates}"
-                    yield PlannedRun(f"rnn-budget{factor}-seed{seed}", (*always, longer))
+    for seed, model in product(options.seeds, options.models):
+        own = [option for name, option in options.set if name == model]
+        always = (*_choice(options, model), f"seed={seed}", *options.options, *own)
+        base = (*always, *updates)
+        yield PlannedRun(f"{model}-seed{seed}", base)
+        for slots in options.slots if model in options.slot_models else ():
+            name = f"{model}-slots{slots}-seed{seed}"
+            yield PlannedRun(name, (*base, f"model.memory_slots={slots}"))
+        for factor in options.rnn_budgets if model == "rnn" else ():
+            longer = f"trainer.max_steps={factor * options.updates}"
+            yield PlannedRun(f"rnn-budget{factor}-seed{seed}", (*always, longer))
 
 
 def _choice(options: argparse.Namespace, model: str) -> list[str]:
@@ -168,13 +157,12 @@ def finish_runs(options: argparse.Namespace, *, train: Path, probe: Path) -> tup
 def same_options(options: argparse.Namespace) -> bool:
     """Says whether the runs here were made with these options; notes those of new models."""
     path = options.output / "options.json"
-    noted: dict[str, Any] = {}
-    if path.is_file():
-        noted = {
-            model: own
-            for model, own in json.loads(path.read_text(encoding="utf-8")).items()
-            if any(path.parent.glob(f"runs/{model}-*/checkpoints/*.ckpt"))
-        }
+    noted: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    noted = {
+        model: own
+        for model, own in noted.items()
+        if any(path.parent.glob(f"runs/{model}-*/checkpoints/*.ckpt"))
+    }
     shared = [options.experiment, options.updates, *options.options]
     chosen = {
         model: [*shared, *(option for name, option in options.set if name == model)]
@@ -210,10 +198,8 @@ class _Programs:
                 if status and not self.stopped:
                     self.stopped = True
                     shown = "" if log is None else f"; its output is in {log}"
-                    command = " ".join(arguments)
-                    print(
-                        f"bottleneck: error: {command} ended with {status}{shown}.", file=sys.stderr
-                    )
+                    failed = f"{' '.join(arguments)} ended with {status}{shown}"
+                    print(f"bottleneck: error: {failed}.", file=sys.stderr)
         return status
 
     def stop(self) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from nmt.checks import UserError, dotted
@@ -104,8 +105,7 @@ class System:
     def mean(self, key: str) -> float | None:
         """Averages a number of `metrics.json` over the runs; None where one lacks it."""
         values = [run.run.metrics.get(key) for run in self.runs]
-        known = [float(value) for value in values if value is not None]
-        return sum(known) / len(known) if len(known) == len(values) else None
+        return None if None in values else float(np.mean(values))
 
 
 @dataclass(frozen=True)
@@ -218,9 +218,7 @@ def find_runs(paths: Sequence[Path]) -> list[ComparedRun]:
     for path in paths:
         found = sorted(file.parent for file in path.rglob("metrics.json"))
         if not found:
-            raise UserError(
-                f"{path} holds no metrics.json; name the folder of a finished run or of several."
-            )
+            raise UserError(f"{path} holds no metrics.json; name a folder of finished runs.")
         # A folder within a run, such as an evaluation's output, belongs to the run.
         directories += [folder for folder in found if not set(folder.parents) & set(found)]
     unique = {directory.resolve(): directory for directory in directories}
@@ -270,12 +268,10 @@ def in_order(systems: Sequence[System]) -> list[System]:
 
 def primary_pair(systems: Sequence[System]) -> tuple[System, System] | None:
     """Returns (constant context, attention), the first two trained with as many updates."""
-    for constant in systems:
-        for attended in systems:
-            if (constant.role, attended.role) == ("constant", "attended") and constant.mean(
-                "updates"
-            ) == attended.mean("updates"):
-                return constant, attended
+    for constant, attended in product(systems, systems):
+        one_budget = constant.mean("updates") == attended.mean("updates")
+        if (constant.role, attended.role) == ("constant", "attended") and one_budget:
+            return constant, attended
     return None
 
 
@@ -286,14 +282,12 @@ def check_comparable(runs: Sequence[ComparedRun], splits: Sequence[str]) -> None
         UserError: if a split is missing in a run, or two runs differ in languages, unit of
             length, test set, or BLEU's tokenizer.
     """
-    for run in runs:
-        for split in splits:
-            if split not in run.run.splits:
-                there = ", ".join(run.run.splits) or "none"
-                raise UserError(
-                    f"{run.directory} has no split {split!r}, only {there}; "
-                    "choose another with --split or evaluate the run on it."
-                )
+    for run, split in product(runs, splits):
+        if split not in run.run.splits:
+            raise UserError(
+                f"{run.directory} has no split {split!r}, only {', '.join(run.run.splits)}; "
+                "choose another with --split or evaluate the run on it."
+            )
     first, *others = runs
     ours = _comparable_facts(first, splits)
     for run in others:
@@ -368,10 +362,8 @@ def _task(systems: Sequence[System]) -> dict[str, Any]:
 
 def _read(directory: Path) -> ComparedRun:
     run = read_run(directory)
-    if "target_lang" not in run.metrics:
-        raise UserError(
-            f"{directory}/metrics.json names no target_lang; name the folder of a training run."
-        )
+    if "target_lang" not in run.metrics:  # as in what scripts/evaluate.py writes
+        raise UserError(f"{directory} is no training run; name the folder of one.")
     path = directory / "config.yaml"
     config = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
     name = run.metrics.get("model_name") or config.get("model_name") or directory.resolve().name
@@ -400,9 +392,8 @@ def _read_probes(directory: Path) -> dict[str, Any]:
             values = read_objects(path, "run the probes again")
             found |= values[0] if path.suffix == ".json" else {path.stem: values}
     digest, checkpoint = found.get("checkpoint_sha256"), directory / "checkpoints" / "best.ckpt"
-    if not digest or not checkpoint.is_file():
-        return found
-    if hashlib.sha256(checkpoint.read_bytes()).hexdigest() != digest:
+    is_known = digest and checkpoint.is_file()
+    if is_known and hashlib.sha256(checkpoint.read_bytes()).hexdigest() != digest:
         raise UserError(
             f"{directory / PROBES} was made with another checkpoint than its best.ckpt; run "
             f"`python scripts/probe.py {directory}` again."
@@ -411,27 +402,28 @@ def _read_probes(directory: Path) -> dict[str, Any]:
 
 
 def _labels(runs: Sequence[ComparedRun]) -> list[str]:
+    """Names each run by its model and the options that distinguish it from its namesakes."""
     labels = []
     for run in runs:
         namesakes = [other.config for other in runs if other.model_name == run.model_name]
         options = {key: run.config.get(key) for key in _distinguishing_keys(namesakes)}
-        parts = [f"{_short_name(k)}={_text(v)}" for k, v in options.items() if v is not None]
+        parts = [
+            f"{key.removesuffix('._target_').split('.')[-1]}={_text(value)}"
+            for key, value in options.items()
+            if value is not None
+        ]
         labels.append(", ".join([run.model_name, *parts]))
     return labels
 
 
 def _distinguishing_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Returns the keys whose values differ, of keys with the same values only the first."""
-    columns: dict[str, str] = {}
+    columns: dict[tuple[str, ...], str] = {}
     for key in dict.fromkeys(key for config in configs for key in config):
-        values = [_text(config.get(key)) for config in configs]
+        values = tuple(_text(config.get(key)) for config in configs)
         if len(set(values)) > 1:
-            columns.setdefault(repr(values), key)
+            columns.setdefault(values, key)
     return list(columns.values())
-
-
-def _short_name(key: str) -> str:
-    return key.removesuffix("._target_").split(".")[-1]
 
 
 def _text(value: Any) -> str:

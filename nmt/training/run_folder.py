@@ -11,10 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
+from omegaconf import OmegaConf
 
 from nmt.checks import UserError
+
+if TYPE_CHECKING:
+    from nmt.data.datamodule import TranslationDataModule
 
 OUTPUTS = Path("outputs")
 
@@ -104,6 +109,25 @@ def sole_use(run_dir: str, ckpt_path: str | None, *, leader: bool) -> Iterator[N
     finally:
         Path(lock.lock_file).unlink(missing_ok=True)
         lock.release()
+
+
+def data_of_run(run_dir: Path) -> TranslationDataModule:
+    """Builds the corpus of a run from its config.yaml, which may come from a stranger.
+
+    Raises:
+        UserError: It is no corpus of this package; none of its other classes is built.
+    """
+    from nmt.checkpoint import build  # only here, as torch below
+
+    path = run_dir / "config.yaml"
+    options: Any = OmegaConf.to_container(OmegaConf.load(path))  # resolved by train.py
+    try:
+        data: TranslationDataModule = build(
+            options.get("data") or {}, allowed=("nmt.data.datamodule.",)
+        )
+    except UserError as error:
+        raise UserError(f"{path}: data: {error}") from error
+    return data
 
 
 def under_torchrun() -> bool:

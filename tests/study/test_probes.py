@@ -437,5 +437,5 @@ def test_the_program_names_what_is_no_run(tmp_path, capsys):
 def test_a_run_without_its_config_is_named(plain, tmp_path):
     run = copied(plain, tmp_path)
     (run / "config.yaml").unlink()
-    with pytest.raises(ValueError, match=r"copy has no config.yaml"):
+    with pytest.raises(FileNotFoundError, match=r"copy/config\.yaml"):
         probe_run(run, force=True)

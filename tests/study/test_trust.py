@@ -4,7 +4,7 @@ import pytest
 from number_words import compose, corpus_options
 from omegaconf import OmegaConf
 
-from nmt.study.measure import data_of_run
+from nmt.training.run_folder import data_of_run
 
 
 @pytest.fixture
