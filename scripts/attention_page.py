@@ -22,8 +22,9 @@ from torch import Tensor
 from nmt.checks import flag_main
 from nmt.evaluation.figures import COLOURS, GREY, INK, MARKERS, new_figure, tidy
 from nmt.models.attention import causal_mask, dot_product_weights
+from nmt.models.distance_bias import DistanceBias, distance_bucket
+from nmt.models.encoder_attention import EncoderAttention, dense_mask
 from nmt.models.positions import Rotation, rotary_table, rotate, sinusoidal_table
-from nmt.models.variants import DistanceBias, EncoderAttention, dense_mask, distance_bucket
 
 DOCS = Path(__file__).parents[1] / "docs" / "attention"
 NUM_KEYS = 64  # of the saturation figure

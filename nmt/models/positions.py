@@ -1,4 +1,4 @@
-"""Positions: rotary (RoPE), sinusoidal and learned; biases by distance: `nmt.models.variants`."""
+"""Positions: rotary (RoPE), sinusoidal and learned; biases are in `nmt.models.distance_bias`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The Transformer: pre-norm with RMSNorm, SwiGLU, rotary positions and grouped-query attention.
 
 `nmt.models.attention` has the attention, `nmt.models.positions` the positions. What an encoder may
-do instead of reading everything, and positions as a bias, are in `nmt.models.variants`.
+do instead of reading everything, and positions as a bias, are in `nmt.models.encoder_attention` and
+`distance_bias`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from torch import Tensor, nn
 
 from nmt.checks import at_least, divides, positive, share
 from nmt.models.attention import CrossAttention, SelfAttention, causal_mask, dot_product_weights
+from nmt.models.distance_bias import DistanceBias
+from nmt.models.encoder_attention import EncoderAttention, Reader
 from nmt.models.encoder_decoder import Attention, EncoderDecoder, State, TiedEmbedding
 from nmt.models.memory import pool_into_slots, without_empty_rows
 from nmt.models.positions import BIASES, Positions, Rotation
-from nmt.models.variants import DistanceBias, EncoderAttention, Reader
 
 CACHE_BLOCK = 32  # positions of room that a cache gets when it grows
 RMS_NORM_EPSILON = 1e-6

@@ -26,7 +26,7 @@ from nmt.models.attention import (
     dot_product_weights,
     merge_heads,
 )
-from nmt.models.variants import EncoderAttention, dense_mask
+from nmt.models.encoder_attention import EncoderAttention, dense_mask
 from scripts.benchmarks.timing import isolated, numbers, peak_memory
 
 NUM_HEADS = 8

@@ -20,7 +20,7 @@ from nmt.decoding.search import Hypothesis
 from nmt.export.conversion import import_ctranslate2, to_ctranslate2
 from nmt.export.engine import ExportedTranslator
 from nmt.export.folder import export_checkpoint
-from nmt.models.variants import LINEAR, SPARSE
+from nmt.models.encoder_attention import LINEAR, SPARSE
 from nmt.special_tokens import BOS, EOS, PAD
 from nmt.tokenizer import Tokenizer
 from nmt.translator import Translator

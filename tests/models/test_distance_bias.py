@@ -6,7 +6,7 @@ import torch
 from models_for_tests import VOCAB_SIZE, tiny_model
 
 from nmt.models.attention import add_mask, causal_mask, dot_product_attention, dot_product_weights
-from nmt.models.variants import DistanceBias, alibi_slopes, distance_bucket, spread
+from nmt.models.distance_bias import DistanceBias, alibi_slopes, distance_bucket, spread
 
 CPU = torch.device("cpu")
 

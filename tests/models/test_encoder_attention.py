@@ -10,13 +10,12 @@ import torch.nn.functional as F
 from models_for_tests import VOCAB_SIZE, tiny_model
 from torch.nn.attention.flex_attention import create_mask
 
-from nmt.models.positions import BIASES, POSITIONS
-from nmt.models.variants import (
+from nmt.models.distance_bias import DistanceBias
+from nmt.models.encoder_attention import (
     ENCODER_ATTENTIONS,
     LINEAR,
     SPARSE,
     BlockReader,
-    DistanceBias,
     EncoderAttention,
     MaskedReader,
     block_mask,
@@ -27,6 +26,7 @@ from nmt.models.variants import (
     random_blocks,
     sliding_window,
 )
+from nmt.models.positions import BIASES, POSITIONS
 
 LENGTHS = [23, 11, 2]
 REAL = torch.arange(23) < torch.tensor(LENGTHS)[:, None]

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from nmt.models.attention import dot_product_weights
+from nmt.models.encoder_attention import ENCODER_ATTENTIONS
 from nmt.models.positions import POSITIONS
-from nmt.models.variants import ENCODER_ATTENTIONS
 from scripts import attention_page
 from scripts.benchmarks.attention import MECHANISMS
 
