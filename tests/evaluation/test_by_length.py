@@ -70,15 +70,10 @@ def test_a_bucket_without_four_grams_is_scored_on_the_orders_it_has():
     assert bucket.bleu == pytest.approx(100)
 
 
-def test_an_empty_bucket_has_no_score():
-    buckets = bleu_by_length([RIGHT], [RIGHT], [25], target_lang="de", edges=(10, 20))
-    empty = Bucket(11, 20)
-    assert buckets[1] == empty
-
-
-def test_trimming_drops_empty_buckets_at_the_ends_only():
+def test_empty_buckets_have_no_score_and_are_dropped_at_the_ends_only():
     texts = [RIGHT] * 2
     buckets = bleu_by_length(texts, texts, [15, 35], target_lang="de")
+    assert buckets[2] == Bucket(21, 30)
     assert [bucket.label for bucket in trim_empty(buckets)] == ["11-20", "21-30", "31-40"]
 
 

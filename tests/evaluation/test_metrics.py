@@ -37,26 +37,20 @@ def command_line_scores(tmp_path, *options, references=("reference",)):
     return {entry["name"]: entry for entry in json.loads(result.stdout)}
 
 
-def test_scores_and_signatures_equal_the_sacrebleu_command_line_on_raw_references(tmp_path):
+@pytest.mark.parametrize(
+    ("target_lang", "options"),
+    [("de", []), ("zh", ["-tok", "zh", "--ter-normalized", "--ter-asian-support"])],
+)
+def test_scores_and_signatures_equal_the_sacrebleu_command_line(tmp_path, target_lang, options):
     """Ligatures, fractions, double spaces, odd line separators, 500 tokens."""
-    ours = score(HYPOTHESES, REFERENCES, target_lang="de", metrics=METRICS)
-    theirs = command_line_scores(tmp_path)
-    assert round(ours.bleu, 2) == theirs["BLEU"]["score"]
-    assert round(ours.chrf, 2) == theirs["chrF2"]["score"]
-    assert round(ours.ter, 2) == theirs["TER"]["score"]
-    assert ours.signature == theirs["BLEU"]["signature"]
-    assert ours.chrf_signature == theirs["chrF2"]["signature"]
-    assert ours.ter_signature == theirs["TER"]["signature"]
-
-
-def test_chinese_scores_equal_the_command_line_with_its_tokenizer(tmp_path):
-    ours = score(HYPOTHESES, REFERENCES, target_lang="zh", metrics=METRICS)
-    options = ["-tok", "zh", "--ter-normalized", "--ter-asian-support"]
+    ours = score(HYPOTHESES, REFERENCES, target_lang=target_lang, metrics=METRICS)
     theirs = command_line_scores(tmp_path, *options)
-    assert round(ours.bleu, 2) == theirs["BLEU"]["score"]
-    assert round(ours.ter, 2) == theirs["TER"]["score"]
-    assert ours.signature == theirs["BLEU"]["signature"]
-    assert ours.ter_signature == theirs["TER"]["signature"]
+    for name, value, signature in (
+        ("BLEU", ours.bleu, ours.signature),
+        ("chrF2", ours.chrf, ours.chrf_signature),
+        ("TER", ours.ter, ours.ter_signature),
+    ):
+        assert (round(value, 2), signature) == (theirs[name]["score"], theirs[name]["signature"])
 
 
 def test_several_references_score_as_on_the_command_line(tmp_path):
@@ -103,18 +97,12 @@ def test_short_hypotheses_pay_the_brevity_penalty_not_the_references():
 
 def test_empty_hypotheses_and_references_are_scored_and_counted():
     full = "Der Hund bellt im Garten."
-    result = score(["", full, full], [full, "", full], target_lang="de")
-    assert result.num_sentences == 3
-    assert result.num_empty == 1
+    result = score(["", " \t", full], [full, "", full], target_lang="de")
+    assert (result.num_sentences, result.num_empty) == (3, 2)
     assert 0 < result.bleu < 100
-    assert score([" \t", full], [full, full], target_lang="de").num_empty == 1
-
-
-@pytest.mark.parametrize("references", [["Der Hund.", "Die Katze."], ["", ""]])
-def test_all_empty_hypotheses_score_zero(references):
-    result = score(["", ""], references, target_lang="de")
-    assert (result.bleu, result.chrf, result.num_empty) == (0.0, 0.0, 2)
-    assert bleu(["", ""], references, target_lang="de") == 0.0
+    for references in ([full, full], ["", ""]):
+        result = score(["", ""], references, target_lang="de")
+        assert (result.bleu, result.chrf, result.num_empty) == (0.0, 0.0, 2)
 
 
 @pytest.mark.parametrize("target_lang", ["de", "zh"])
@@ -161,8 +149,3 @@ def test_a_missing_tokenizer_package_is_an_install_hint_at_start(monkeypatch, ta
     with pytest.raises(ValueError, match=rf'pip install "sacrebleu\[{target_lang}\]"') as caught:
         check_metrics(target_lang)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("target_lang", ["de", "zh", "xx"])
-def test_languages_without_extra_packages_pass_the_check(target_lang):
-    check_metrics(target_lang)

@@ -102,20 +102,14 @@ def test_nothing_is_shaded_when_training_had_longer_inputs():
     assert (dashed_lines(axes), list(axes.patches), list(axes.texts)) == ([], [], [])
 
 
-def test_the_axis_of_scores_starts_at_zero_and_holds_every_point():
-    for best in (0.0, 9.9, 10.0, 79.0, 100.00000000000004):
-        axes = draw_bleu_by_length({"test": curve(best, 0.0, 0.0, 0.0)}, unit="word").axes[0]
-        bottom, top = axes.get_ylim()
-        assert bottom == 0
-        assert top > best
-
-
-def test_panels_beside_each_other_hold_the_points_of_all():
+@pytest.mark.parametrize("best", [0.0, 9.9, 10.0, 79.0, 100.00000000000004])
+def test_axes_of_scores_start_at_zero_and_hold_every_point_here_and_beside(best):
     high, low = new_figure(4, 3).subplots(1, 2, sharey=True)
-    for axes, best in ((high, 85.0), (low, 72.0)):
-        axes.plot([0, 1], [best, 5.0])
+    for axes, score in ((high, best), (low, 0.9 * best)):
+        axes.plot([0, 1], [score, 0.0])
         set_score_axis(axes, "BLEU")
-    assert high.get_ylim()[1] > 85
+    assert high.get_ylim()[0] == 0
+    assert high.get_ylim()[1] > best
 
 
 def test_the_same_numbers_are_the_same_bytes_without_a_date(tmp_path):

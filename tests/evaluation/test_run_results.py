@@ -75,6 +75,7 @@ def test_an_entry_has_the_scores_their_signatures_and_the_test_set(result):
     assert (entry["bleu"], entry["chrf"], entry["unfinished"]) == (scores.bleu, scores.chrf, 0)
     assert "ter" not in entry
     assert entry["signature"] == scores.signature
+    assert [bucket.num_sentences for bucket in result.buckets[:3]] == [2, 1, 0]
     assert (entry["num_sentences"], entry["num_empty"]) == (3, 1)
     assert entry["sha256"] == corpus_sha256(result.sentences)
 
@@ -96,10 +97,6 @@ def test_bytes_of_a_file_name_survive(tmp_path):
     path = os.fsdecode(b"r\xe9sultat.ckpt")
     write_metrics(tmp_path, {"checkpoint": path})
     assert read_run(tmp_path).metrics == {"checkpoint": path}
-
-
-def test_buckets_of_a_split_follow_its_source_lengths(result):
-    assert [bucket.num_sentences for bucket in result.buckets[:3]] == [2, 1, 0]
 
 
 def test_the_hash_of_a_test_set_is_that_of_its_pasted_lines():
@@ -125,46 +122,24 @@ def test_metrics_that_cannot_be_written_leave_the_old_ones_whole(tmp_path, monke
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.json"]
 
 
-def damage_nothing_but_lose_the_metrics(folder):
-    (folder / "metrics.json").unlink()
-
-
-def cut_the_metrics(folder):
-    (folder / "metrics.json").write_text('{"test": {', encoding="utf-8")
-
-
-def lose_the_translations(folder):
-    (folder / "test.jsonl").unlink()
-
-
-def lose_a_sentence(folder):
-    lines = (folder / "test.jsonl").read_bytes().split(b"\n")
-    (folder / "test.jsonl").write_bytes(b"\n".join(lines[1:]))
-
-
-def cut_the_second_line(folder):
-    lines = (folder / "test.jsonl").read_bytes().split(b"\n")
-    (folder / "test.jsonl").write_bytes(lines[0] + b"\n" + lines[1][:20])
-
-
-def drop_a_key(folder):
-    (folder / "test.jsonl").write_text('{"index": 0}\n', encoding="utf-8")
-
-
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("name", "damage", "message"),
     [
-        (damage_nothing_but_lose_the_metrics, r"metrics\.json cannot be read"),
-        (cut_the_metrics, "metrics.json is damaged"),
-        (lose_the_translations, r"test\.jsonl cannot be read"),
-        (lose_a_sentence, "2 sentences that are not the 3"),
-        (cut_the_second_line, r"test\.jsonl is damaged"),
-        (drop_a_key, r"test\.jsonl holds what is no translation"),
+        ("metrics.json", None, r"metrics\.json cannot be read"),
+        ("metrics.json", lambda text: text[:9], r"metrics\.json is damaged"),
+        ("test.jsonl", None, r"test\.jsonl cannot be read"),
+        ("test.jsonl", lambda text: text.split("\n", 1)[1], "2 sentences that are not the 3"),
+        ("test.jsonl", lambda text: text[:-20], r"test\.jsonl is damaged"),
+        ("test.jsonl", lambda text: '{"index": 0}\n', r"test\.jsonl holds what is no translation"),
     ],
 )
-def test_a_damaged_run_is_refused_naming_the_file(tmp_path, result, damage, message):
+def test_a_damaged_run_is_refused_naming_the_file(tmp_path, result, name, damage, message):
     write_translations(tmp_path, result)
     write_metrics(tmp_path, {"test": result.metrics()})
-    damage(tmp_path)
+    path = tmp_path / name
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_text(damage(path.read_text(encoding="utf-8")), encoding="utf-8")
     with pytest.raises(ValueError, match=message):
         read_run(tmp_path)
