@@ -104,7 +104,7 @@ class System:
 
     def mean(self, key: str) -> float | None:
         """Averages a number of `metrics.json` over the runs; None where one lacks it."""
-        values = [run.run.metrics.get(key) for run in self.runs]
+        values: list[Any] = [run.run.metrics.get(key) for run in self.runs]
         return None if None in values else float(np.mean(values))
 
 
