@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nmt.grammar import determiners, german
-from nmt.grammar.lexicon import Lexicon
 from nmt.grammar.noun_phrases import NounPhrase
 from nmt.grammar.tokens import COMMA, Draw, Table, Token
 from nmt.grammar.verbs import VerbGroup
@@ -75,7 +74,7 @@ class Clause:
     middle: list[Token]
 
 
-Build = Callable[[Draw, Lexicon, int, Wish], Clause]
+Build = Callable[[Draw, int, Wish], Clause]
 
 
 def english_predicate(clause: Clause) -> list[Token]:
@@ -101,22 +100,12 @@ def german_verb_second(clause: Clause) -> list[Token]:
     """A main clause: the finite verb after the fronted adverbial, else after the subject."""
     if clause.front:
         return [*clause.front[1], *german_verb_first(clause)]
-    return [
-        *clause.subject.german,
-        clause.group.finite,
-        *clause.middle,
-        *clause.group.bracket,
-    ]
+    return [*clause.subject.german, clause.group.finite, *clause.middle, *clause.group.bracket]
 
 
 def german_verb_first(clause: Clause) -> list[Token]:
     """A question, or a main clause after something in front."""
-    return [
-        clause.group.finite,
-        *clause.subject.german,
-        *clause.middle,
-        *clause.group.bracket,
-    ]
+    return [clause.group.finite, *clause.subject.german, *clause.middle, *clause.group.bracket]
 
 
 def german_verb_last(clause: Clause) -> list[Token]:
@@ -140,17 +129,15 @@ _KINDS = {
 }
 
 
-def add_relative_clause(
-    draw: Draw, lexicon: Lexicon, head: NounPhrase, *, words: int, build: Build
-) -> None:
+def add_relative_clause(draw: Draw, head: NounPhrase, *, words: int, build: Build) -> None:
     """Puts a relative clause of about `words` English words behind the head, in place."""
     kind = draw.pick(_KINDS.get(head.noun_class, _THING))
     if kind == "place" and words < SHORTEST + 1:
         kind = "subject"
-    if kind == "object" and lexicon.verbs.with_object(head.noun_class, words) is None:
+    if kind == "object" and draw.lexicon.verbs.with_object(head.noun_class, words) is None:
         kind = "subject"
     make = {"subject": _subject, "object": _object, "whose": _whose, "place": _place}[kind]
-    english, german_words = make(draw, lexicon, head, words, build)
+    english, german_words = make(draw, head, words, build)
     head.english += english
     head.german += [COMMA, *german_words, COMMA]
     head.contractible = False
@@ -159,7 +146,7 @@ def add_relative_clause(
 Words = tuple[list[Token], list[Token]]
 
 
-def _subject(draw: Draw, lexicon: Lexicon, head: NounPhrase, words: int, build: Build) -> Words:
+def _subject(draw: Draw, head: NounPhrase, words: int, build: Build) -> Words:
     key = draw.key()
     pronoun = NounPhrase(
         [("who" if head.noun_class == "person" else "that", key)],
@@ -169,13 +156,13 @@ def _subject(draw: Draw, lexicon: Lexicon, head: NounPhrase, words: int, build: 
         head.noun_class,
         adjective=head.adjective,
     )
-    verb = draw.pick(lexicon.verbs.of(head.noun_class, words))
-    clause = build(draw, lexicon, words, Wish(verb=verb, subject=pronoun, relative=False))
+    verb = draw.pick(draw.lexicon.verbs.of(head.noun_class, words))
+    clause = build(draw, words, Wish(verb=verb, subject=pronoun, relative=False))
     return english_statement(clause), german_verb_last(clause)
 
 
-def _object(draw: Draw, lexicon: Lexicon, head: NounPhrase, words: int, build: Build) -> Words:
-    table = lexicon.verbs.with_object(head.noun_class, words)
+def _object(draw: Draw, head: NounPhrase, words: int, build: Build) -> Words:
+    table = draw.lexicon.verbs.with_object(head.noun_class, words)
     assert table is not None
     verb = draw.pick(table)
     person = head.noun_class == "person"
@@ -189,12 +176,12 @@ def _object(draw: Draw, lexicon: Lexicon, head: NounPhrase, words: int, build: B
         )
     ambiguous = verb.frame == "transitive" and head.noun_class in verb.subject.classes
     wish = Wish(verb=verb, gap=True, marked=ambiguous, relative=False)
-    clause = build(draw, lexicon, words - len(front[0]), wish)
+    clause = build(draw, words - len(front[0]), wish)
     return front[0] + english_statement(clause), front[1] + german_verb_last(clause)
 
 
-def _whose(draw: Draw, lexicon: Lexicon, head: NounPhrase, words: int, build: Build) -> Words:
-    noun = draw.pick(lexicon.companions)
+def _whose(draw: Draw, head: NounPhrase, words: int, build: Build) -> Words:
+    noun = draw.pick(draw.lexicon.companions)
     many = 1 if noun.plural and draw.flip(0.25) else 0
     key, noun_key = draw.key(), draw.key()
     forms = noun.plural if many else noun.singular
@@ -205,15 +192,15 @@ def _whose(draw: Draw, lexicon: Lexicon, head: NounPhrase, words: int, build: Bu
         german.PLURAL if many else noun.gender,
         noun.noun_class,
     )
-    verb = draw.pick(lexicon.verbs.of(noun.noun_class, words - 1))
-    clause = build(draw, lexicon, words, Wish(verb=verb, subject=subject, relative=False))
+    verb = draw.pick(draw.lexicon.verbs.of(noun.noun_class, words - 1))
+    clause = build(draw, words, Wish(verb=verb, subject=subject, relative=False))
     return english_statement(clause), german_verb_last(clause)
 
 
-def _place(draw: Draw, lexicon: Lexicon, head: NounPhrase, words: int, build: Build) -> Words:
+def _place(draw: Draw, head: NounPhrase, words: int, build: Build) -> Words:
     front = _after_preposition(draw, ("in",), "in", head, german.DATIVE)
-    verb = draw.pick(lexicon.verbs.with_place(words - 2))
-    clause = build(draw, lexicon, words - 2, Wish(verb=verb, place=False, relative=False))
+    verb = draw.pick(draw.lexicon.verbs.with_place(words - 2))
+    clause = build(draw, words - 2, Wish(verb=verb, place=False, relative=False))
     return front[0] + english_statement(clause), front[1] + german_verb_last(clause)
 
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from nmt.grammar import determiners, german
 from nmt.grammar.clause import SHORTEST, Build, Clause, Wish, add_relative_clause
 from nmt.grammar.german import CONTRACTIONS
-from nmt.grammar.lexicon import Lexicon
 from nmt.grammar.noun_phrases import (
     LONGEST,
     NounPhrase,
@@ -33,11 +32,11 @@ from nmt.grammar.words import Adverb, Preposition, Slot, Verb
 _WITH_OBJECT = frozenset({"transitive", "dative", "ditransitive"})
 
 
-def build_clause(draw: Draw, lexicon: Lexicon, words: int, wish: Wish) -> Clause:
+def build_clause(draw: Draw, words: int, wish: Wish) -> Clause:
     """A clause of about so many English words, the given subject among them."""
-    verb = wish.verb or draw.pick(lexicon.verbs.any(words))
+    verb = wish.verb or draw.pick(draw.lexicon.verbs.any(words))
     preposition = draw.pick(verb.prepositions) if verb.prepositions and not wish.gap else None
-    places = places_of(lexicon, verb, preposition, wish)
+    places = places_of(draw, verb, preposition, wish)
     fixed = 1 + len(verb.particles) + (verb.frame == "copula")
     fixed += len(preposition.english) if preposition else 0
     fixed += len(wish.subject.english) if wish.subject else 0
@@ -50,7 +49,7 @@ def build_clause(draw: Draw, lexicon: Lexicon, words: int, wish: Wish) -> Clause
     if room > 0 and draw.flip(0.6):  # a second word for each noun phrase goes first
         for place in places:
             spare -= place.least == 1
-    adverbials = draw_adverbials(draw, lexicon, verb, tense, room=spare, wish=wish)
+    adverbials = draw_adverbials(draw, verb, tense, room=spare, wish=wish)
     room -= adverbials.words
     very = verb.frame == "copula" and room > 0 and not tense.negated and draw.flip(0.5)
     end = adverbials.ends()
@@ -60,30 +59,24 @@ def build_clause(draw: Draw, lexicon: Lexicon, words: int, wish: Wish) -> Clause
             places[-1].most = min(places[-1].most, LONGEST)
         share_out(draw, places, room - very)
     subject = wish.subject or subject_phrase(
-        draw, lexicon, places.pop(0), wish=wish, negated=tense.negated, build=build_clause
+        draw, places.pop(0), wish=wish, negated=tense.negated, build=build_clause
     )
     group = verb_group(draw, verb, tense, agreement=subject.agreement, question=wish.question)
     clause = Clause(subject, group, adverbials.front, adverbials.mid[0], [], end, [])
     if verb.frame == "copula":
-        _add_predicate(draw, lexicon, clause, verb, adverbials, very=very)
+        _add_predicate(draw, clause, verb, adverbials, very=very)
     else:
         relative = wish.relative and not closed
-        _add_objects(draw, lexicon, clause, verb, preposition, places, adverbials, relative)
+        _add_objects(draw, clause, verb, preposition, places, adverbials, relative)
     return clause
 
 
 def _add_predicate(
-    draw: Draw,
-    lexicon: Lexicon,
-    clause: Clause,
-    verb: Verb,
-    adverbials: Adverbials,
-    *,
-    very: bool,
+    draw: Draw, clause: Clause, verb: Verb, adverbials: Adverbials, *, very: bool
 ) -> None:
     """`be` + adjective: another adjective than the one beside the subject."""
-    tables = lexicon.gradable_of if very else lexicon.adjectives_of
-    table = (lexicon.passing_of if verb.passing else tables)[clause.subject.noun_class]
+    tables = draw.lexicon.gradable_of if very else draw.lexicon.adjectives_of
+    table = (draw.lexicon.passing_of if verb.passing else tables)[clause.subject.noun_class]
     bits = draw.bits
     adjective = draw.pick(table)
     while adjective is clause.subject.adjective:
@@ -93,7 +86,7 @@ def _add_predicate(
     if clause.group.negation:
         clause.middle.append(("nicht", clause.group.negation))
     if very:
-        degree = draw.pick(lexicon.degrees)
+        degree = draw.pick(draw.lexicon.degrees)
         key = draw.key()
         clause.objects.append((degree.english[0], key))
         clause.middle.append((degree.german[0], key))
@@ -104,7 +97,6 @@ def _add_predicate(
 
 def _add_objects(
     draw: Draw,
-    lexicon: Lexicon,
     clause: Clause,
     verb: Verb,
     preposition: Preposition | None,
@@ -124,17 +116,11 @@ def _add_objects(
         if last and negation > 0 and verb.frame in _WITH_OBJECT and draw.flip(0.4):
             none = True
             phrase = negated_phrase(
-                draw, lexicon, place.slot, words=place.words, case=place.case, negation=negation
+                draw, place.slot, words=place.words, case=place.case, negation=negation
             )
         else:
             phrase = _object(
-                draw,
-                lexicon,
-                clause.subject,
-                verb,
-                place,
-                relative=relative and last,
-                known=bool(negation),
+                draw, clause.subject, verb, place, relative=relative and last, known=bool(negation)
             )
         if preposition is not None and last:
             english, closing = prepositional_phrase(draw, preposition, phrase)
@@ -156,14 +142,7 @@ def _add_objects(
 
 
 def _object(
-    draw: Draw,
-    lexicon: Lexicon,
-    subject: NounPhrase,
-    verb: Verb,
-    place: Place,
-    *,
-    relative: bool,
-    known: bool,
+    draw: Draw, subject: NounPhrase, verb: Verb, place: Place, *, relative: bool, known: bool
 ) -> NounPhrase:
     free = verb.frame not in ("locative", "motion")
     choices = determiners.KNOWN if known else determiners.ANY if free else determiners.PLAIN
@@ -171,13 +150,7 @@ def _object(
     bits = draw.bits
     for _ in range(3):
         phrase = argument(
-            draw,
-            lexicon,
-            place,
-            choices=choices,
-            pronouns=pronouns,
-            relative=relative,
-            build=build_clause,
+            draw, place, choices=choices, pronouns=pronouns, relative=relative, build=build_clause
         )
         # `Anna sees Anna` would need a reflexive, `the dog sees the dog` is odd.
         if not subject.english or phrase.english[-1][0] != subject.english[-1][0]:
@@ -201,9 +174,7 @@ class Place:
     words: int = 0
 
 
-def places_of(
-    lexicon: Lexicon, verb: Verb, preposition: Preposition | None, wish: Wish
-) -> list[Place]:
+def places_of(draw: Draw, verb: Verb, preposition: Preposition | None, wish: Wish) -> list[Place]:
     """The places that are to be filled: subject first, the accusative or prepositional one last."""
     places = []
     most = LONGEST_WITH_RELATIVE if wish.relative else LONGEST
@@ -213,7 +184,7 @@ def places_of(
     if wish.gap:
         return places
     if verb.frame == "ditransitive":
-        places.append(Place(lexicon.slot(("person",)), german.DATIVE, 1, LONGEST_DATIVE))
+        places.append(Place(draw.lexicon.slot(("person",)), german.DATIVE, 1, LONGEST_DATIVE))
     if preposition is not None:
         least = 1 if verb.frame == "prepositional" else 2
         places.append(Place(preposition.slot, preposition.case, least, most))
@@ -243,7 +214,6 @@ def share_out(draw: Draw, places: list[Place], room: int) -> None:
 
 def argument(
     draw: Draw,
-    lexicon: Lexicon,
     place: Place,
     *,
     choices: determiners.Choices,
@@ -255,36 +225,31 @@ def argument(
     words = place.words
     if words <= 1:
         bare = choices is determiners.ANY
-        phrase = one_word(draw, lexicon, place.slot, case=place.case, pronouns=pronouns, bare=bare)
+        phrase = one_word(draw, place.slot, case=place.case, pronouns=pronouns, bare=bare)
         if phrase is not None:
             return phrase
         words = 2
     if words <= 4:
-        return short_phrase(
-            draw, lexicon, place.slot, words=words, case=place.case, choices=choices
-        )
+        return short_phrase(draw, place.slot, words=words, case=place.case, choices=choices)
     if relative and (words > LONGEST or draw.flip(0.6)):
         head_words = 3 if words > SHORTEST + 3 and draw.flip(0.3) else 2
         plain = determiners.KNOWN if choices is determiners.KNOWN else determiners.PLAIN
-        head = short_phrase(
-            draw, lexicon, place.slot, words=head_words, case=place.case, choices=plain
-        )
-        add_relative_clause(draw, lexicon, head, words=words - head_words, build=build)
+        head = short_phrase(draw, place.slot, words=head_words, case=place.case, choices=plain)
+        add_relative_clause(draw, head, words=words - head_words, build=build)
         return head
     return long_phrase(
-        draw, lexicon, place.slot, words=min(words, LONGEST), case=place.case, choices=choices
+        draw, place.slot, words=min(words, LONGEST), case=place.case, choices=choices
     )
 
 
 def subject_phrase(
-    draw: Draw, lexicon: Lexicon, place: Place, *, wish: Wish, negated: bool, build: Build
+    draw: Draw, place: Place, *, wish: Wish, negated: bool, build: Build
 ) -> NounPhrase:
     """The subject; under negation without quantifiers, whose scope would be unclear."""
     if wish.marked:
         return pronoun_phrase(draw, draw.pick(determiners.MARKED_SUBJECTS))
     return argument(
         draw,
-        lexicon,
         place,
         choices=determiners.PLAIN if negated else determiners.ANY,
         pronouns=determiners.SUBJECTS,
@@ -319,15 +284,7 @@ class Adverbials:
         return [*self.manner[0], *self.place[0], *self.cause[0], *self.time[0]]
 
 
-def draw_adverbials(
-    draw: Draw,
-    lexicon: Lexicon,
-    verb: Verb,
-    tense: Tense,
-    *,
-    room: int,
-    wish: Wish,
-) -> Adverbials:
+def draw_adverbials(draw: Draw, verb: Verb, tense: Tense, *, room: int, wish: Wish) -> Adverbials:
     """Adverbials of at most `room` English words that suit the verb and its tense."""
     chosen = Adverbials()
     if room <= 0:
@@ -336,13 +293,13 @@ def draw_adverbials(
     frequent = False
     if tense.negated:
         if wish.front and draw.flip(0.12):
-            chosen.front = _fronted(draw, draw.pick(lexicon.adverb_tables["sentence"]))
+            chosen.front = _fronted(draw, draw.pick(draw.lexicon.adverb_tables["sentence"]))
             room -= 1
     elif wish.mid and draw.flip(0.22 * more):
         frequent = not verb.state and (wish.question or draw.flip(0.55))
         if frequent or not wish.question:
             kind = "frequency" if frequent else "sentence"
-            adverb = draw.pick(lexicon.adverb_tables[kind])
+            adverb = draw.pick(draw.lexicon.adverb_tables[kind])
             if kind == "sentence" and wish.front and draw.flip(0.5):
                 chosen.front = _fronted(draw, adverb)
             else:
@@ -352,18 +309,18 @@ def draw_adverbials(
         chosen.words = _count(chosen)
         return chosen
     if room >= 1 and verb.manner and not tense.negated and draw.flip(0.22 * more):
-        chosen.manner = _adverb(draw, draw.pick(lexicon.adverb_tables["manner"]))
+        chosen.manner = _adverb(draw, draw.pick(draw.lexicon.adverb_tables["manner"]))
         room -= 1
     if room >= 3 and verb.place and wish.place and not tense.negated and draw.flip(0.3 * more):
-        where = draw.pick(lexicon.places)
-        words = _phrase(draw, lexicon, where, longest=room)
+        where = draw.pick(draw.lexicon.places)
+        words = _phrase(draw, where, longest=room)
         room -= len(words[0])
         if wish.front and chosen.front is None and draw.flip(0.2):
             chosen.front = _set_off(words)
         else:
             chosen.place = words
     if room >= 1 and not frequent and draw.flip(0.28 * more):
-        adverb = draw.pick(lexicon.time[tense.name])
+        adverb = draw.pick(draw.lexicon.time[tense.name])
         if len(adverb.english) <= room:
             words = _adverb(draw, adverb)
             room -= len(words[0])
@@ -372,7 +329,7 @@ def draw_adverbials(
             else:
                 chosen.time = words
     if room >= 4 and wish.front and draw.flip(0.12 * more):
-        words = _phrase(draw, lexicon, draw.pick(lexicon.causes), longest=room)
+        words = _phrase(draw, draw.pick(draw.lexicon.causes), longest=room)
         if chosen.front is None and draw.flip(0.5):
             chosen.front = _set_off(words)
         else:
@@ -394,12 +351,11 @@ def prepositional_phrase(draw: Draw, preposition: Preposition, phrase: NounPhras
     return [*english, article, *phrase.english[1:]], [(contracted, key), *phrase.german[1:]]
 
 
-def _phrase(draw: Draw, lexicon: Lexicon, preposition: Preposition, *, longest: int) -> Words:
+def _phrase(draw: Draw, preposition: Preposition, *, longest: int) -> Words:
     room = longest - len(preposition.english)
     words = 3 if room >= 3 and draw.flip(0.4) else 2
     phrase = short_phrase(
         draw,
-        lexicon,
         preposition.slot,
         words=words,
         case=preposition.case,

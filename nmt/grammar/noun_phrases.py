@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from nmt.grammar import determiners, german
 from nmt.grammar.determiners import MANY, MASS, SINGULAR, Choices, Determiner, Pronoun
-from nmt.grammar.lexicon import Lexicon
 from nmt.grammar.tokens import Draw, Table, Token
 from nmt.grammar.words import UNOWNED, Adjective, Noun, Slot
 
@@ -51,7 +50,6 @@ class NounPhrase:
 
 def noun_group(
     draw: Draw,
-    lexicon: Lexicon,
     noun: Noun,
     *,
     many: int,
@@ -64,7 +62,6 @@ def noun_group(
 
     Args:
         draw: Source of choices and link keys.
-        lexicon: Source of adjectives.
         noun: The head.
         many: 1 for the plural, else 0.
         determiner: One that occurs in this number.
@@ -77,10 +74,10 @@ def noun_group(
     german_words: list[Token] = []
     adjective = degree = None
     if modifiers:
-        table = lexicon.adjectives_of if modifiers == 1 else lexicon.gradable_of
+        table = draw.lexicon.adjectives_of if modifiers == 1 else draw.lexicon.gradable_of
         adjective = draw.pick(table[noun.noun_class])
         if modifiers == 2:
-            degree = draw.pick(lexicon.degrees)
+            degree = draw.pick(draw.lexicon.degrees)
     word = determiner.english[many]
     form = determiner.forms[column][case]
     key = negation or draw.key()
@@ -129,21 +126,15 @@ def pronoun_phrase(draw: Draw, pronoun: Pronoun) -> NounPhrase:
     )
 
 
-def name_phrase(draw: Draw, lexicon: Lexicon) -> NounPhrase:
+def name_phrase(draw: Draw) -> NounPhrase:
     """A name, the same in both languages and in every case."""
-    word = draw.pick(lexicon.names)
+    word = draw.pick(draw.lexicon.names)
     key = draw.key()
     return NounPhrase([(word, key)], [(word, key)], determiners.THIRD, german.MASCULINE)
 
 
 def one_word(
-    draw: Draw,
-    lexicon: Lexicon,
-    slot: Slot,
-    *,
-    case: int,
-    pronouns: Table[Pronoun] | None,
-    bare: bool,
+    draw: Draw, slot: Slot, *, case: int, pronouns: Table[Pronoun] | None, bare: bool
 ) -> NounPhrase | None:
     """A phrase of one word, or None when nothing of one word fits the slot."""
     if slot.person:
@@ -151,13 +142,12 @@ def one_word(
         if kind == "pronoun" and pronouns is not None:
             return pronoun_phrase(draw, draw.pick(pronouns))
         if kind != "bare" or not bare:
-            return name_phrase(draw, lexicon)
+            return name_phrase(draw)
     noun = draw.pick(slot.nouns) if bare else None
     if noun is None or not (noun.plural or noun.bare):
         return None
     return noun_group(
         draw,
-        lexicon,
         noun,
         many=1 if noun.plural else 0,
         determiner=determiners.NONE,
@@ -167,13 +157,7 @@ def one_word(
 
 
 def short_phrase(
-    draw: Draw,
-    lexicon: Lexicon,
-    slot: Slot,
-    *,
-    words: int,
-    case: int,
-    choices: Choices = determiners.ANY,
+    draw: Draw, slot: Slot, *, words: int, case: int, choices: Choices = determiners.ANY
 ) -> NounPhrase:
     """A phrase of two to four words: a noun with determiner, adjective or both."""
     noun = draw.pick(slot.nouns)
@@ -183,14 +167,10 @@ def short_phrase(
     determiner = draw.pick(choices[noun.relation][number])
     many = 1 if number == MANY else 0
     modifiers = words - 1 - (1 if determiner.english[many] else 0)
-    return noun_group(
-        draw, lexicon, noun, many=many, determiner=determiner, modifiers=modifiers, case=case
-    )
+    return noun_group(draw, noun, many=many, determiner=determiner, modifiers=modifiers, case=case)
 
 
-def negated_phrase(
-    draw: Draw, lexicon: Lexicon, slot: Slot, *, words: int, case: int, negation: int
-) -> NounPhrase:
+def negated_phrase(draw: Draw, slot: Slot, *, words: int, case: int, negation: int) -> NounPhrase:
     """An object with `kein`: `a book` after `not`, `books`, `cold milk`."""
     noun = draw.pick(slot.nouns)
     many = 1 if noun.plural and (words == 1 or draw.pick(_NUMBER) == MANY) else 0
@@ -198,7 +178,6 @@ def negated_phrase(
     modifiers = min(words - (1 if bare else 2), 1)
     return noun_group(
         draw,
-        lexicon,
         noun,
         many=many,
         determiner=determiners.NOT_ANY if bare else determiners.NOT_A,
@@ -208,27 +187,23 @@ def negated_phrase(
     )
 
 
-def long_phrase(
-    draw: Draw, lexicon: Lexicon, slot: Slot, *, words: int, case: int, choices: Choices
-) -> NounPhrase:
+def long_phrase(draw: Draw, slot: Slot, *, words: int, case: int, choices: Choices) -> NounPhrase:
     """A phrase of five to nine words: two noun groups, joined by `and` or as a genitive."""
     left_words = draw.integer(max(2, words - 5), min(4, words - 3))
     right_words = words - 1 - left_words
     coordinated = determiners.KNOWN if choices is determiners.KNOWN else determiners.PLAIN
     if draw.flip(0.5):
-        head = short_phrase(
-            draw, lexicon, slot, words=left_words, case=case, choices=determiners.HEAD
-        )
+        head = short_phrase(draw, slot, words=left_words, case=case, choices=determiners.HEAD)
         if head.owned:
-            return _with_genitive(draw, lexicon, head, words=right_words)
+            return _with_genitive(draw, head, words=right_words)
     else:
-        head = short_phrase(draw, lexicon, slot, words=left_words, case=case, choices=coordinated)
-    same = lexicon.slot((head.noun_class,))
+        head = short_phrase(draw, slot, words=left_words, case=case, choices=coordinated)
+    same = draw.lexicon.slot((head.noun_class,))
     other = head
     bits = draw.bits
     while other.english[-1][0] == head.english[-1][0]:
         draw.bits = bits
-        other = short_phrase(draw, lexicon, same, words=right_words, case=case, choices=coordinated)
+        other = short_phrase(draw, same, words=right_words, case=case, choices=coordinated)
     key = draw.key()
     return NounPhrase(
         [*head.english, ("and", key), *other.english],
@@ -240,11 +215,10 @@ def long_phrase(
     )
 
 
-def _with_genitive(draw: Draw, lexicon: Lexicon, head: NounPhrase, *, words: int) -> NounPhrase:
+def _with_genitive(draw: Draw, head: NounPhrase, *, words: int) -> NounPhrase:
     owner = short_phrase(
         draw,
-        lexicon,
-        lexicon.slot(("person",)),
+        draw.lexicon.slot(("person",)),
         words=words,
         case=german.GENITIVE,
         choices=determiners.PLAIN,

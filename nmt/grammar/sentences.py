@@ -17,7 +17,6 @@ from nmt.grammar.clause import (
     german_verb_second,
 )
 from nmt.grammar.clauses import build_clause
-from nmt.grammar.lexicon import Lexicon
 from nmt.grammar.subordinate import (
     ANY,
     FRONTED,
@@ -52,17 +51,17 @@ _PART_SHAPES = Table(["after", "before", "that"], [40.0, 30.0, 30.0])
 _LONG_SHAPES = Table(["joined", "before", "after", "that"], [70.0, 10.0, 10.0, 10.0])
 
 
-def sentence(draw: Draw, lexicon: Lexicon, words: int) -> Words:
+def sentence(draw: Draw, words: int) -> Words:
     """A finished sentence of about so many English words in both languages."""
     if words <= LONGEST_QUESTION and draw.flip(0.07):
         wish = Wish(question=True, tenses="question", relative=False)
-        clause = build_clause(draw, lexicon, words, wish)
+        clause = build_clause(draw, words, wish)
         return finished(english_question(clause), "?"), finished(german_verb_first(clause), "?")
-    english, german = _main(draw, lexicon, words)
+    english, german = _main(draw, words)
     return finished(english, "."), finished(german, ".")
 
 
-def _main(draw: Draw, lexicon: Lexicon, words: int, *, part: bool = False) -> Words:
+def _main(draw: Draw, words: int, *, part: bool = False) -> Words:
     """A main clause with all that belongs to it; a `part` of a coordination is not split again."""
     if words < SHORTEST_COMPLEX or (part and words <= LONGEST and draw.flip(0.6)):
         shape = "alone"
@@ -74,30 +73,30 @@ def _main(draw: Draw, lexicon: Lexicon, words: int, *, part: bool = False) -> Wo
         shape = draw.pick(_PART_SHAPES if part else _MEDIUM_SHAPES)
     else:
         shape = draw.pick(_LONG_SHAPES)
-    return _MAKERS[shape](draw, lexicon, words)
+    return _MAKERS[shape](draw, words)
 
 
-def _alone(draw: Draw, lexicon: Lexicon, words: int) -> Words:
-    clause = build_clause(draw, lexicon, words, Wish(front=True))
+def _alone(draw: Draw, words: int) -> Words:
+    clause = build_clause(draw, words, Wish(front=True))
     return english_statement(clause), german_verb_second(clause)
 
 
-def _shared(draw: Draw, lexicon: Lexicon, words: int) -> Words:
+def _shared(draw: Draw, words: int) -> Words:
     """Two verb phrases with one subject."""
     if words < SHORTEST_SHARED:
-        return _alone(draw, lexicon, words)
-    left, right = two_predicates(draw, lexicon, words, wish=Wish(front=True))
+        return _alone(draw, words)
+    left, right = two_predicates(draw, words, wish=Wish(front=True))
     key = draw.key()
     english = [*english_statement(left), ("and", key), *english_predicate(right)]
     return english, [*german_verb_second(left), ("und", key), *german_verb_second(right)]
 
 
-def _joined(draw: Draw, lexicon: Lexicon, words: int) -> Words:
+def _joined(draw: Draw, words: int) -> Words:
     """Two main clauses with `and` or `but`."""
     least = max(SHORTEST, words // 3)
     first = draw.integer(least, words - 1 - least)
-    left = _main(draw, lexicon, first, part=True)
-    right = _main(draw, lexicon, words - 1 - first, part=True)
+    left = _main(draw, first, part=True)
+    right = _main(draw, words - 1 - first, part=True)
     key = draw.key()
     conjunction = draw.pick(_COORDINATORS)
     return (
@@ -106,43 +105,37 @@ def _joined(draw: Draw, lexicon: Lexicon, words: int) -> Words:
     )
 
 
-def _after(draw: Draw, lexicon: Lexicon, words: int) -> Words:
+def _after(draw: Draw, words: int) -> Words:
     """A main clause and a subordinate clause behind it."""
     conjunction = draw.pick(ANY if words >= SHORTEST_ROOMY else SHORT)
     rest = words - len(conjunction.english)
     first = draw.integer(SHORTEST, min(LONGEST, rest - SHORTEST))
-    clause = beside(draw, lexicon, first, conjunction, front=True)
-    inner = subordinate(draw, lexicon, rest - first, conjunction)
-    return (
-        english_statement(clause) + inner[0],
-        [*german_verb_second(clause), COMMA, *inner[1]],
-    )
+    clause = beside(draw, first, conjunction, front=True)
+    inner = subordinate(draw, rest - first, conjunction)
+    return (english_statement(clause) + inner[0], [*german_verb_second(clause), COMMA, *inner[1]])
 
 
-def _before(draw: Draw, lexicon: Lexicon, words: int) -> Words:
+def _before(draw: Draw, words: int) -> Words:
     """A subordinate clause in front and the main clause, its verb first."""
     conjunction = draw.pick(FRONTED if words >= SHORTEST_ROOMY else SHORT)
     rest = words - len(conjunction.english)
     first = draw.integer(max(SHORTEST, rest - LONGEST), rest - SHORTEST)
-    inner = subordinate(draw, lexicon, first, conjunction)
-    clause = beside(draw, lexicon, rest - first, conjunction, front=False)
+    inner = subordinate(draw, first, conjunction)
+    clause = beside(draw, rest - first, conjunction, front=False)
     return (
         [*inner[0], COMMA, *english_statement(clause)],
         [*inner[1], COMMA, *german_verb_first(clause)],
     )
 
 
-def _that(draw: Draw, lexicon: Lexicon, words: int) -> Words:
+def _that(draw: Draw, words: int) -> Words:
     """A verb of saying or thinking and its that-clause."""
-    clause, verb, rest = saying(draw, lexicon, words, wish=Wish(front=True))
-    inner = subordinate(draw, lexicon, rest, THAT, above=verb)
-    return (
-        english_statement(clause) + inner[0],
-        [*german_verb_second(clause), COMMA, *inner[1]],
-    )
+    clause, verb, rest = saying(draw, words, wish=Wish(front=True))
+    inner = subordinate(draw, rest, THAT, above=verb)
+    return (english_statement(clause) + inner[0], [*german_verb_second(clause), COMMA, *inner[1]])
 
 
-_MAKERS: dict[str, Callable[[Draw, Lexicon, int], Words]] = {
+_MAKERS: dict[str, Callable[[Draw, int], Words]] = {
     "alone": _alone,
     "shared": _shared,
     "joined": _joined,

@@ -200,7 +200,7 @@ class Grammar:
                 f"the grammar makes inputs of {SHORTEST_INPUT} to {LONGEST_INPUT} words, not "
                 f"{words}: ask for a length in that range"
             )
-        draw = Draw(generator)
+        draw = Draw(generator, self._lexicon)
         for _ in range(_ATTEMPTS):
             draw.restart()
             english, german, count = self._input(draw, words)
@@ -222,7 +222,7 @@ class Grammar:
             )
             high = min(LONGEST_SENTENCE, left - SHORTEST_SENTENCE * (remaining - 1))
             size = left if remaining == 1 else draw.integer(low, min(high, 2 * left // remaining))
-            made = sentence(draw, self._lexicon, size)
+            made = sentence(draw, size)
             english += made[0]
             german += made[1]
             left = max(words - len(english), SHORTEST_SENTENCE)

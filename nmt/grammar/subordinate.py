@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from nmt.grammar.clause import Clause, Wish, english_predicate, english_statement, german_verb_last
 from nmt.grammar.clauses import build_clause
-from nmt.grammar.lexicon import Lexicon
 from nmt.grammar.noun_phrases import NounPhrase
 from nmt.grammar.tokens import COMMA, Draw, Table, Token
 from nmt.grammar.words import Verb
@@ -72,52 +71,43 @@ _DEEP_SHAPES = Table(["that", "doubled"], [35.0, 65.0])
 
 
 def subordinate(
-    draw: Draw,
-    lexicon: Lexicon,
-    words: int,
-    conjunction: Conjunction,
-    *,
-    depth: int = 1,
-    above: Verb | None = None,
+    draw: Draw, words: int, conjunction: Conjunction, *, depth: int = 1, above: Verb | None = None
 ) -> Words:
     """A subordinate clause, its conjunction not counted in `words`.
 
     Args:
         draw: Source of choices.
-        lexicon: Source of words.
         words: English words after the conjunction.
         conjunction: What introduces it.
         depth: 1 below a main clause; at most `DEEPEST` clauses are nested.
         above: The verb of saying that governs it, not to be repeated at once.
     """
     key = draw.key()
-    content = _content(draw, lexicon, words, conjunction, depth, above)
+    content = _content(draw, words, conjunction, depth, above)
     return (
         [*((word, key) for word in conjunction.english), *content[0]],
         [(conjunction.german, key), *content[1]],
     )
 
 
-def beside(
-    draw: Draw, lexicon: Lexicon, words: int, conjunction: Conjunction, *, front: bool
-) -> Clause:
+def beside(draw: Draw, words: int, conjunction: Conjunction, *, front: bool) -> Clause:
     """The clause to which a clause with the conjunction is added."""
     if not conjunction.temporal:
-        return build_clause(draw, lexicon, words, Wish(front=front))
-    verb = draw.pick(lexicon.verbs.action(words))
-    return build_clause(draw, lexicon, words, Wish(verb=verb, front=front, tenses="timeless"))
+        return build_clause(draw, words, Wish(front=front))
+    verb = draw.pick(draw.lexicon.verbs.action(words))
+    return build_clause(draw, words, Wish(verb=verb, front=front, tenses="timeless"))
 
 
 def saying(
-    draw: Draw, lexicon: Lexicon, words: int, *, wish: Wish, above: Verb | None = None
+    draw: Draw, words: int, *, wish: Wish, above: Verb | None = None
 ) -> tuple[Clause, Verb, int]:
     """A clause that governs a that-clause, its verb, and the words left after `that`."""
     first = draw.integer(2, min(5, words - 1 - SHORTEST))
     bits = draw.bits
-    verb = draw.pick(lexicon.verbs.clausal)
+    verb = draw.pick(draw.lexicon.verbs.clausal)
     while verb is above:
         draw.bits = bits
-        verb = draw.pick(lexicon.verbs.clausal)
+        verb = draw.pick(draw.lexicon.verbs.clausal)
     wish = Wish(
         verb=verb,
         tenses=wish.tenses,
@@ -126,50 +116,43 @@ def saying(
         relative=False,
         longest_subject=4,
     )
-    clause = build_clause(draw, lexicon, first, wish)
+    clause = build_clause(draw, first, wish)
     return clause, verb, max(SHORTEST, words - 1 - len(english_statement(clause)))
 
 
-def two_predicates(
-    draw: Draw, lexicon: Lexicon, words: int, *, wish: Wish
-) -> tuple[Clause, Clause]:
+def two_predicates(draw: Draw, words: int, *, wish: Wish) -> tuple[Clause, Clause]:
     """Two clauses for one subject, which the second leaves out."""
     first = draw.integer(3, words - 1 - SHORTEST)
     wish = Wish(
-        verb=draw.pick(lexicon.verbs.action(first)),
+        verb=draw.pick(draw.lexicon.verbs.action(first)),
         tenses="plain",
         relative=False,
         front=wish.front,
         mid=wish.mid,
         longest_subject=4,
     )
-    left = build_clause(draw, lexicon, first, wish)
+    left = build_clause(draw, first, wish)
     subject = left.subject
     rest = words - 1 - first
     shared = NounPhrase(
         [], [], subject.agreement, subject.column, subject.noun_class, first=subject.first
     )
-    verb = draw.pick(lexicon.verbs.action_of(subject.noun_class, rest + 1))
+    verb = draw.pick(draw.lexicon.verbs.action_of(subject.noun_class, rest + 1))
     wish = Wish(verb=verb, subject=shared, tenses="plain", mid=wish.mid)
-    return left, build_clause(draw, lexicon, rest, wish)
+    return left, build_clause(draw, rest, wish)
 
 
 def _content(
-    draw: Draw,
-    lexicon: Lexicon,
-    words: int,
-    conjunction: Conjunction,
-    depth: int,
-    above: Verb | None,
+    draw: Draw, words: int, conjunction: Conjunction, depth: int, above: Verb | None
 ) -> Words:
     wish = Wish(tenses=conjunction.tenses, mid=not conjunction.temporal)
     complex_one = words >= SHORTEST_NESTED and depth < DEEPEST and draw.flip(0.25)
     if words <= LONGEST and not complex_one:
         if words >= SHORTEST_SHARED and draw.flip(0.12):
-            return _shared(draw, lexicon, words, wish)
+            return _shared(draw, words, wish)
         if conjunction.temporal:
-            wish.verb = draw.pick(lexicon.verbs.action(words))
-        clause = build_clause(draw, lexicon, words, wish)
+            wish.verb = draw.pick(draw.lexicon.verbs.action(words))
+        clause = build_clause(draw, words, wish)
         return english_statement(clause), german_verb_last(clause)
     shape = "doubled"
     if depth == 1 and not conjunction.temporal:
@@ -177,19 +160,19 @@ def _content(
     elif depth < DEEPEST:
         shape = draw.pick(_DEEP_SHAPES)
     if shape == "that":
-        clause, verb, rest = saying(draw, lexicon, words, wish=wish, above=above)
-        return _nested(clause, subordinate(draw, lexicon, rest, THAT, depth=depth + 1, above=verb))
+        clause, verb, rest = saying(draw, words, wish=wish, above=above)
+        return _nested(clause, subordinate(draw, rest, THAT, depth=depth + 1, above=verb))
     if shape == "after":
-        return _followed(draw, lexicon, words, conjunction)
-    return _doubled(draw, lexicon, words, conjunction)
+        return _followed(draw, words, conjunction)
+    return _doubled(draw, words, conjunction)
 
 
 def _nested(clause: Clause, inner: Words) -> Words:
     return english_statement(clause) + inner[0], [*german_verb_last(clause), COMMA, *inner[1]]
 
 
-def _shared(draw: Draw, lexicon: Lexicon, words: int, wish: Wish) -> Words:
-    left, right = two_predicates(draw, lexicon, words, wish=wish)
+def _shared(draw: Draw, words: int, wish: Wish) -> Words:
+    left, right = two_predicates(draw, words, wish=wish)
     key = draw.key()
     return (
         [*english_statement(left), ("and", key), *english_predicate(right)],
@@ -197,7 +180,7 @@ def _shared(draw: Draw, lexicon: Lexicon, words: int, wish: Wish) -> Words:
     )
 
 
-def _followed(draw: Draw, lexicon: Lexicon, words: int, outer: Conjunction) -> Words:
+def _followed(draw: Draw, words: int, outer: Conjunction) -> Words:
     """A clause with another kind of clause behind it."""
     bits = draw.bits
     conjunction = draw.pick(FRONTED)
@@ -206,18 +189,18 @@ def _followed(draw: Draw, lexicon: Lexicon, words: int, outer: Conjunction) -> W
         conjunction = draw.pick(FRONTED)
     rest = words - len(conjunction.english)
     first = draw.integer(SHORTEST, min(LONGEST, rest - SHORTEST))
-    clause = beside(draw, lexicon, first, conjunction, front=False)
-    return _nested(clause, subordinate(draw, lexicon, rest - first, conjunction, depth=DEEPEST))
+    clause = beside(draw, first, conjunction, front=False)
+    return _nested(clause, subordinate(draw, rest - first, conjunction, depth=DEEPEST))
 
 
-def _doubled(draw: Draw, lexicon: Lexicon, words: int, conjunction: Conjunction) -> Words:
+def _doubled(draw: Draw, words: int, conjunction: Conjunction) -> Words:
     """Two clauses with the same conjunction: `that ... and that ...`."""
     rest = words - 1 - len(conjunction.english)
     most = min(LONGEST - 3, rest - SHORTEST)
     first = draw.integer(SHORTEST, most)
     wish = Wish(tenses=conjunction.tenses, mid=not conjunction.temporal, relative=False)
-    left = build_clause(draw, lexicon, first, wish)
-    right = subordinate(draw, lexicon, rest - first, conjunction, depth=DEEPEST)
+    left = build_clause(draw, first, wish)
+    right = subordinate(draw, rest - first, conjunction, depth=DEEPEST)
     key = draw.key()
     return (
         [*english_statement(left), ("and", key), *right[0]],

@@ -30,9 +30,12 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from nmt.checks import UserError
+
+if TYPE_CHECKING:
+    from nmt.grammar.lexicon import Lexicon
 
 T = TypeVar("T")
 
@@ -78,12 +81,14 @@ class Draw:
     """One stream of random choices with the bits spent so far and the link keys handed out.
 
     Attributes:
+        lexicon: The words to choose from.
         bits: Sum of -log2 of the probability of every choice since the last `restart`.
     """
 
-    __slots__ = ("_key", "_random", "bits")
+    __slots__ = ("_key", "_random", "bits", "lexicon")
 
-    def __init__(self, generator: random.Random) -> None:
+    def __init__(self, generator: random.Random, lexicon: Lexicon) -> None:
+        self.lexicon = lexicon
         self._random = generator.random
         self._key = 0
         self.bits = 0.0

@@ -93,7 +93,7 @@ def test_text_is_cased_and_punctuated(samples):
 
 
 def test_choices_count_their_information():
-    draw = Draw(random.Random(7))
+    draw = Draw(random.Random(7), load_lexicon("core"))
     table = Table(["a", "b", "c"], [1.0, 1.0, 2.0])
     for _ in range(20):
         draw.restart()

@@ -82,28 +82,25 @@ PAIRS = [
 ]
 
 
-class Steered:
+class Steered(Draw):
     """A stream of choices that mostly prefers what one English sentence needs next."""
 
-    def __init__(
-        self, generator: random.Random, english: str, *, shape: str, loyalty: float = 0.85
-    ) -> None:
-        draw = Draw(generator)
-        self._generator = generator
-        self._pick, self.key, self.flip, self.integer = draw.pick, draw.key, draw.flip, draw.integer
+    def __init__(self, english: str, *, shape: str, seed: int, loyalty: float = 0.85) -> None:
+        self._generator = random.Random(seed)
+        super().__init__(self._generator, load_lexicon("core"))
         self._all = english.lower().replace(",", "").rstrip(".?").split()
         self._hints = {shape, "pronoun"}
         self._loyalty = loyalty
-        self.bits = 0.0
         self.restart()
 
     def restart(self) -> None:
+        super().restart()
         self._left = list(self._all)
 
     def pick(self, table: Table):
         fitting = [item for item in table.items if self._fits(item)]
         if not fitting or self._generator.random() > self._loyalty:
-            return self._pick(table)
+            return super().pick(table)
         item = self._generator.choice(fitting)
         for word in self._forms(item) & set(self._left):
             self._left.remove(word)
@@ -137,12 +134,11 @@ class Steered:
     ids=[pair[0] for pair in PAIRS],
 )
 def test_construction(english, expected, shape):
-    lexicon = load_lexicon("core")
-    draw = Steered(random.Random(1), english, shape=shape)
+    draw = Steered(english, shape=shape, seed=1)
     length = len(english.split())
     for _ in range(4_000):
         draw.restart()
-        source, target = sentence(draw, lexicon, length)
+        source, target = sentence(draw, length)
         if text(source) == english:
             assert text(target) == expected
             return
@@ -208,14 +204,12 @@ GROUPS = [
 
 @pytest.mark.parametrize(("word", "many", "determiner", "expected"), GROUPS)
 def test_noun_group_in_four_cases(word, many, determiner, expected):
-    lexicon = load_lexicon("core")
-    noun = next(noun for noun in lexicon.nouns["person"] if noun.english[0] == word)
+    nouns = load_lexicon("core").nouns["person"]
+    noun = next(noun for noun in nouns if noun.english[0] == word)
     forms = []
     for case in (german.NOMINATIVE, german.ACCUSATIVE, german.DATIVE, german.GENITIVE):
-        draw = Steered(random.Random(2), "old", shape="alone", loyalty=1.0)
-        group = noun_group(
-            draw, lexicon, noun, many=many, determiner=determiner, modifiers=1, case=case
-        )
+        draw = Steered("old", shape="alone", seed=2, loyalty=1.0)
+        group = noun_group(draw, noun, many=many, determiner=determiner, modifiers=1, case=case)
         forms.append(text(group.german))
     assert forms == expected
 
