@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from nmt.grammar import determiners, german
 from nmt.grammar.noun_phrases import NounPhrase
-from nmt.grammar.tokens import COMMA, Draw, Table, Token
+from nmt.grammar.tokens import COMMA, Draw, Table, Token, Words
 from nmt.grammar.verbs import VerbGroup
 from nmt.grammar.words import Verb
 
@@ -67,7 +67,7 @@ class Clause:
 
     subject: NounPhrase
     group: VerbGroup
-    front: tuple[list[Token], list[Token]] | None
+    front: Words | None
     mid: list[Token]
     objects: list[Token]
     end: list[Token]
@@ -115,10 +115,10 @@ def german_verb_last(clause: Clause) -> list[Token]:
 
 SHORTEST = 3  # English words of a relative clause
 
-_PERSON = Table(["subject", "object", "whose"], [55.0, 25.0, 20.0])
-_ANIMAL = Table(["subject", "object"], [60.0, 40.0])
-_LOCATION = Table(["place", "object", "subject"], [60.0, 20.0, 20.0])
-_THING = Table(["object", "subject"], [75.0, 25.0])
+_PERSON = Table({"subject": 55.0, "object": 25.0, "whose": 20.0})
+_ANIMAL = Table({"subject": 60.0, "object": 40.0})
+_LOCATION = Table({"place": 60.0, "object": 20.0, "subject": 20.0})
+_THING = Table({"object": 75.0, "subject": 25.0})
 _KINDS = {
     "person": _PERSON,
     "animal": _ANIMAL,
@@ -141,9 +141,6 @@ def add_relative_clause(draw: Draw, head: NounPhrase, *, words: int, build: Buil
     head.english += english
     head.german += [COMMA, *german_words, COMMA]
     head.contractible = False
-
-
-Words = tuple[list[Token], list[Token]]
 
 
 def _subject(draw: Draw, head: NounPhrase, words: int, build: Build) -> Words:

@@ -25,7 +25,7 @@ from nmt.grammar.noun_phrases import (
     pronoun_phrase,
     short_phrase,
 )
-from nmt.grammar.tokens import COMMA, Draw, Table, Token
+from nmt.grammar.tokens import COMMA, Draw, Table, Token, Words
 from nmt.grammar.verbs import Tense, draw_tense, verb_group
 from nmt.grammar.words import Adverb, Preposition, Slot, Verb
 
@@ -77,11 +77,7 @@ def _add_predicate(
     """`be` + adjective: another adjective than the one beside the subject."""
     tables = draw.lexicon.gradable_of if very else draw.lexicon.adjectives_of
     table = (draw.lexicon.passing_of if verb.passing else tables)[clause.subject.noun_class]
-    bits = draw.bits
-    adjective = draw.pick(table)
-    while adjective is clause.subject.adjective:
-        draw.bits = bits
-        adjective = draw.pick(table)
+    adjective = draw.pick_other(table, clause.subject.adjective)
     clause.middle += adverbials.mid[1]
     if clause.group.negation:
         clause.middle.append(("nicht", clause.group.negation))
@@ -258,7 +254,6 @@ def subject_phrase(
     )
 
 
-Words = tuple[list[Token], list[Token]]  # English, German
 ROOMY = 5  # with so many words to fill, adverbials are more frequent
 
 

@@ -61,14 +61,10 @@ _BARE: _Weights = {NONE: 16.0}
 def _choices(singular: _Weights, plural: _Weights, mass: _Weights) -> Choices:
     """Tables for what may stand beside the definite determiners, which are always possible."""
     extra = (singular, plural, mass)
-    unowned = tuple(_table(_POINTED | group) for group in extra)
-    owned = tuple(_table(_POINTED | _POSSESSIVES | group) for group in extra)
-    related = (_table(_POSSESSED),) * 3
+    unowned = tuple(Table(_POINTED | group) for group in extra)
+    owned = tuple(Table(_POINTED | _POSSESSIVES | group) for group in extra)
+    related = (Table(_POSSESSED),) * 3
     return unowned, owned, related  # type: ignore[return-value]
-
-
-def _table(weights: _Weights) -> Table[Determiner]:
-    return Table(list(weights), list(weights.values()))
 
 
 #: Anything, with room for at least one word beside the noun.
@@ -81,7 +77,7 @@ PLAIN = _choices(_ONE, {}, {})
 #: Known things: under negation with `nicht`.
 KNOWN = _choices({}, {}, {})
 #: A head with a genitive after it, and causes: `the` alone.
-HEAD: Choices = (((_table({THE: 1.0}),) * 3),) * 3
+HEAD: Choices = (((Table({THE: 1.0}),) * 3),) * 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,35 +95,34 @@ _HE = Pronoun("he", "er", THIRD, False)
 _SHE = Pronoun("she", "sie", THIRD, False)
 _WE = Pronoun("we", "wir", PLURAL, True)
 _THEY = Pronoun("they", "sie", PLURAL, False)
-SUBJECTS = Table([_HE, _SHE, _I, _THEY, _WE], [27.0, 23.0, 20.0, 17.0, 13.0])
+SUBJECTS = Table({_HE: 27.0, _SHE: 23.0, _I: 20.0, _THEY: 17.0, _WE: 13.0})
 #: Subjects of an accusative relative clause whose pronoun could else be taken for the subject.
-MARKED_SUBJECTS = Table([_HE, _I, _WE], [40.0, 35.0, 25.0])
+MARKED_SUBJECTS = Table({_HE: 40.0, _I: 35.0, _WE: 25.0})
 
-_ACCUSATIVE = [
-    (Pronoun("him", "ihn", THIRD, False), 35.0),
-    (Pronoun("her", "sie", THIRD, False), 30.0),
-    (Pronoun("me", "mich", FIRST, True), 20.0),
-    (Pronoun("us", "uns", PLURAL, True), 15.0),
-]
-_DATIVE = [
-    (Pronoun("him", "ihm", THIRD, False), 30.0),
-    (Pronoun("her", "ihr", THIRD, False), 25.0),
-    (Pronoun("them", "ihnen", PLURAL, False), 15.0),
-    (Pronoun("me", "mir", FIRST, True), 18.0),
-    (Pronoun("us", "uns", PLURAL, True), 12.0),
-]
+_ACCUSATIVE = {
+    Pronoun("him", "ihn", THIRD, False): 35.0,
+    Pronoun("her", "sie", THIRD, False): 30.0,
+    Pronoun("me", "mich", FIRST, True): 20.0,
+    Pronoun("us", "uns", PLURAL, True): 15.0,
+}
+_DATIVE = {
+    Pronoun("him", "ihm", THIRD, False): 30.0,
+    Pronoun("her", "ihr", THIRD, False): 25.0,
+    Pronoun("them", "ihnen", PLURAL, False): 15.0,
+    Pronoun("me", "mir", FIRST, True): 18.0,
+    Pronoun("us", "uns", PLURAL, True): 12.0,
+}
 
 
-def _pronouns(pairs: list[tuple[Pronoun, float]], *, first: bool) -> Table[Pronoun]:
-    kept = [(item, weight) for item, weight in pairs if first or not item.first]
-    return Table([item for item, _ in kept], [weight for _, weight in kept])
+def _without_speaker(weights: dict[Pronoun, float]) -> dict[Pronoun, float]:
+    return {pronoun: weight for pronoun, weight in weights.items() if not pronoun.first}
 
 
 #: Object pronouns by case, then by whether the subject leaves room for the first person
 #: (`I see me` would be reflexive).
 OBJECTS = {
-    german.ACCUSATIVE: tuple(_pronouns(_ACCUSATIVE, first=first) for first in (False, True)),
-    german.DATIVE: tuple(_pronouns(_DATIVE, first=first) for first in (False, True)),
+    german.ACCUSATIVE: (Table(_without_speaker(_ACCUSATIVE)), Table(_ACCUSATIVE)),
+    german.DATIVE: (Table(_without_speaker(_DATIVE)), Table(_DATIVE)),
 }
 
 

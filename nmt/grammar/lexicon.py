@@ -12,7 +12,7 @@ import yaml
 import nmt
 from nmt.checks import UserError
 from nmt.grammar import german
-from nmt.grammar.tokens import Table, zipf_table, zipf_weights
+from nmt.grammar.tokens import Table, zipf, zipf_table
 from nmt.grammar.verbs import VerbTables
 from nmt.grammar.words import (
     Adjective,
@@ -78,7 +78,7 @@ class Lexicon:
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         bare = set(content["bare"])
-        self.names: Table[str] = Table(content["names"], zipf_weights(len(content["names"])))
+        self.names: Table[str] = zipf_table(content["names"])
         self.nouns: dict[str, list[Noun]] = {
             noun_class: [
                 read_noun(entry, noun_class=noun_class, bare=noun_class in bare) for entry in listed
@@ -123,14 +123,10 @@ class Lexicon:
     def slot(self, classes: tuple[str, ...]) -> Slot:
         """The slot for nouns of these classes, each class with its own Zipf weights."""
         if classes not in self._slots:
+            weights: dict[Noun, float] = {}
             for name in classes:
-                if name not in self.nouns:
-                    raise UserError(
-                        f"the lexicon has no noun class {name!r}: add it or correct the name"
-                    )
-            nouns = [noun for name in classes for noun in self.nouns[name]]
-            weights = [weight for name in classes for weight in zipf_weights(len(self.nouns[name]))]
-            self._slots[classes] = Slot(Table(nouns, weights), classes)
+                weights |= zipf(self.nouns[name])
+            self._slots[classes] = Slot(Table(weights), classes)
         return self._slots[classes]
 
     def _adjectives(

@@ -15,8 +15,8 @@ from nmt.grammar.words import UNOWNED, Adjective, Noun, Slot
 
 LONGEST = 9  # words of a noun phrase without a relative clause
 
-_NUMBER = Table([SINGULAR, MANY], [70.0, 30.0])
-_ONE_WORD = Table(["pronoun", "name", "bare"], [60.0, 28.0, 12.0])
+_NUMBER = Table({SINGULAR: 70.0, MANY: 30.0})
+_ONE_WORD = Table({"pronoun": 60.0, "name": 28.0, "bare": 12.0})
 
 
 @dataclass(slots=True)

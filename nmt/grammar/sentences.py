@@ -26,29 +26,28 @@ from nmt.grammar.subordinate import (
     SHORTEST_COMPLEX,
     SHORTEST_SHARED,
     THAT,
-    Words,
     beside,
     saying,
     subordinate,
     two_predicates,
 )
-from nmt.grammar.tokens import COMMA, Draw, Table, finished
+from nmt.grammar.tokens import COMMA, Draw, Table, Words, finished
 
 SHORTEST_ROOMY = 8  # English words with room for two objects or a conjunction of three words
 LONGEST_QUESTION = 10
 LONGEST_MEDIUM = 26  # English words of a main clause that need not be two
-_COORDINATORS = Table([("and", "und"), ("but", "aber")], [65.0, 35.0])
+_COORDINATORS = Table({("and", "und"): 65.0, ("but", "aber"): 35.0})
 
 # Shapes of a main clause by length; "alone" is a single clause.
 _TINY_SHAPES = Table(
-    ["alone", "after", "before", "that", "joined", "shared"], [66.0, 9.0, 6.0, 9.0, 6.0, 4.0]
+    {"alone": 66.0, "after": 9.0, "before": 6.0, "that": 9.0, "joined": 6.0, "shared": 4.0}
 )
 _SHORT_SHAPES = Table(
-    ["alone", "after", "before", "that", "joined", "shared"], [48.0, 14.0, 10.0, 12.0, 8.0, 8.0]
+    {"alone": 48.0, "after": 14.0, "before": 10.0, "that": 12.0, "joined": 8.0, "shared": 8.0}
 )
-_MEDIUM_SHAPES = Table(["after", "before", "that", "joined"], [28.0, 22.0, 24.0, 26.0])
-_PART_SHAPES = Table(["after", "before", "that"], [40.0, 30.0, 30.0])
-_LONG_SHAPES = Table(["joined", "before", "after", "that"], [70.0, 10.0, 10.0, 10.0])
+_MEDIUM_SHAPES = Table({"after": 28.0, "before": 22.0, "that": 24.0, "joined": 26.0})
+_PART_SHAPES = Table({"after": 40.0, "before": 30.0, "that": 30.0})
+_LONG_SHAPES = Table({"joined": 70.0, "before": 10.0, "after": 10.0, "that": 10.0})
 
 
 def sentence(draw: Draw, words: int) -> Words:

@@ -170,11 +170,11 @@ _ATTEMPTS = 1000
 
 # Number of sentences by the words asked for: (up to, table).
 _SENTENCES = (
-    (9, Table([1], [1.0])),
-    (20, Table([1, 2], [78.0, 22.0])),
-    (40, Table([1, 2, 3], [45.0, 37.0, 18.0])),
-    (50, Table([1, 2, 3], [15.0, 50.0, 35.0])),
-    (LONGEST_INPUT, Table([2, 3], [40.0, 60.0])),
+    (9, Table({1: 1.0})),
+    (20, Table({1: 78.0, 2: 22.0})),
+    (40, Table({1: 45.0, 2: 37.0, 3: 18.0})),
+    (50, Table({1: 15.0, 2: 50.0, 3: 35.0})),
+    (LONGEST_INPUT, Table({2: 40.0, 3: 60.0})),
 )
 
 

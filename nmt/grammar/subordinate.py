@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from nmt.grammar.clause import Clause, Wish, english_predicate, english_statement, german_verb_last
 from nmt.grammar.clauses import build_clause
 from nmt.grammar.noun_phrases import NounPhrase
-from nmt.grammar.tokens import COMMA, Draw, Table, Token
+from nmt.grammar.tokens import COMMA, Draw, Table, Words
 from nmt.grammar.words import Verb
 
 SHORTEST = 2  # English words of a clause
@@ -20,8 +20,6 @@ SHORTEST_COMPLEX = 5  # English words of a sentence of two clauses
 SHORTEST_SHARED = 7  # English words of two predicates with one subject
 SHORTEST_NESTED = 10  # the same inside a subordinate clause: `as soon as` twice takes four
 DEEPEST = 3
-
-Words = tuple[list[Token], list[Token]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,17 +55,14 @@ _FINAL = {
     Conjunction(("until",), "bis", temporal=True, tenses="plain"): 5.0,
 }
 #: Conjunctions whose clause may come before the main clause.
-FRONTED = Table(list(_FRONTED), list(_FRONTED.values()))
+FRONTED = Table(_FRONTED)
 #: Those of one English word.
-SHORT = Table(
-    [item for item in _FRONTED if len(item.english) == 1],
-    [weight for item, weight in _FRONTED.items() if len(item.english) == 1],
-)
+SHORT = Table({item: _FRONTED[item] for item in _FRONTED if len(item.english) == 1})
 #: Conjunctions whose clause may come after it.
-ANY = Table(list(_FRONTED | _FINAL), list((_FRONTED | _FINAL).values()))
+ANY = Table(_FRONTED | _FINAL)
 
-_SHAPES = Table(["that", "after", "doubled"], [42.0, 28.0, 30.0])
-_DEEP_SHAPES = Table(["that", "doubled"], [35.0, 65.0])
+_SHAPES = Table({"that": 42.0, "after": 28.0, "doubled": 30.0})
+_DEEP_SHAPES = Table({"that": 35.0, "doubled": 65.0})
 
 
 def subordinate(
@@ -103,11 +98,7 @@ def saying(
 ) -> tuple[Clause, Verb, int]:
     """A clause that governs a that-clause, its verb, and the words left after `that`."""
     first = draw.integer(2, min(5, words - 1 - SHORTEST))
-    bits = draw.bits
-    verb = draw.pick(draw.lexicon.verbs.clausal)
-    while verb is above:
-        draw.bits = bits
-        verb = draw.pick(draw.lexicon.verbs.clausal)
+    verb = draw.pick_other(draw.lexicon.verbs.clausal, above)
     wish = Wish(
         verb=verb,
         tenses=wish.tenses,
@@ -182,11 +173,7 @@ def _shared(draw: Draw, words: int, wish: Wish) -> Words:
 
 def _followed(draw: Draw, words: int, outer: Conjunction) -> Words:
     """A clause with another kind of clause behind it."""
-    bits = draw.bits
-    conjunction = draw.pick(FRONTED)
-    while conjunction is outer:
-        draw.bits = bits
-        conjunction = draw.pick(FRONTED)
+    conjunction = draw.pick_other(FRONTED, outer)
     rest = words - len(conjunction.english)
     first = draw.integer(SHORTEST, min(LONGEST, rest - SHORTEST))
     clause = beside(draw, first, conjunction, front=False)

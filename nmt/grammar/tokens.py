@@ -27,54 +27,42 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Generic, TypeVar
-
-from nmt.checks import UserError
 
 if TYPE_CHECKING:
     from nmt.grammar.lexicon import Lexicon
 
 T = TypeVar("T")
 
-_INTEGER_BITS = [0.0, *(math.log2(count) for count in range(1, 129))]
-
 
 class Table(Generic[T]):
     """A finite distribution, prepared once so that a draw costs one bisection.
 
     Args:
-        items: What can be drawn; at least one.
-        weights: Positive weights, as many as items; they need not sum to one.
+        weights: A positive weight for each item; they need not sum to one.
     """
 
     __slots__ = ("bits", "cumulative", "items")
 
-    def __init__(self, items: Sequence[T], weights: Sequence[float]) -> None:
-        if not items:
-            raise UserError(
-                "a table of choices is empty: give the lexicon at least one entry for it"
-            )
-        total = sum(weights)
-        self.items = tuple(items)
+    def __init__(self, weights: Mapping[T, float]) -> None:
+        total = sum(weights.values())
+        self.items = tuple(weights)
         # The last bound is left out, so that rounding never leads past the last item.
-        self.cumulative = list(accumulate(weight / total for weight in weights))[:-1]
-        self.bits = [-math.log2(weight / total) for weight in weights]
-
-    def __len__(self) -> int:
-        return len(self.items)
+        self.cumulative = list(accumulate(weight / total for weight in weights.values()))[:-1]
+        self.bits = [-math.log2(weight / total) for weight in weights.values()]
 
 
-def zipf_weights(count: int, *, shift: float = 2.0) -> list[float]:
-    """Weights 1 / (rank + shift) with ranks from 0: Zipf's law, flattened at the top."""
-    return [1.0 / (rank + shift) for rank in range(count)]
+def zipf(items: Sequence[T]) -> dict[T, float]:
+    """Weights of items in the order of their frequency: Zipf's law, flattened at the top."""
+    return {item: 1.0 / (rank + 2.0) for rank, item in enumerate(items)}
 
 
 def zipf_table(items: Sequence[T]) -> Table[T]:
     """A table of items in the order of their frequency."""
-    return Table(items, zipf_weights(len(items)))
+    return Table(zipf(items))
 
 
 class Draw:
@@ -109,6 +97,15 @@ class Draw:
         self.bits += table.bits[index]
         return table.items[index]
 
+    def pick_other(self, table: Table[T], than: T | None) -> T:
+        """One item of the table that is not `than`; only the draw that counts costs bits."""
+        bits = self.bits
+        item = self.pick(table)
+        while item is than:
+            self.bits = bits
+            item = self.pick(table)
+        return item
+
     def flip(self, probability: float) -> bool:
         """True with the given probability, strictly between 0 and 1."""
         happened = self._random() < probability
@@ -120,11 +117,12 @@ class Draw:
         count = high - low + 1
         if count <= 1:
             return low
-        self.bits += _INTEGER_BITS[count]
+        self.bits += math.log2(count)
         return low + int(self._random() * count)
 
 
 Token = tuple[str, int]
+Words = tuple[list[Token], list[Token]]  # English, German
 Link = tuple[int, int]
 
 COMMA: Token = (",", 0)
@@ -158,13 +156,12 @@ class GrammarPair:
 
 def swapped(pair: GrammarPair) -> GrammarPair:
     """The pair in the other direction, German to English, with its links turned round."""
-    return GrammarPair(
+    return replace(
+        pair,
         source=pair.target,
         target=pair.source,
         sure=tuple(sorted((german, english) for english, german in pair.sure)),
         possible=tuple(sorted((german, english) for english, german in pair.possible)),
-        bits=pair.bits,
-        num_sentences=pair.num_sentences,
     )
 
 
@@ -187,34 +184,15 @@ def finished(tokens: list[Token], mark: str) -> list[Token]:
 
 def links(english: list[Token], german: list[Token]) -> tuple[tuple[Link, ...], tuple[Link, ...]]:
     """The sure and the possible links between two lists of tokens, each in source order."""
-    # By key the index of its German word, inverted where the key is negative; `further` holds the
-    # second and later words of a key, which are rare.
-    first: dict[int, int] = {}
-    further: dict[int, list[int]] = {}
-    for index, (_, key) in enumerate(german):
-        code = index
-        if key <= 0:
-            code, key = ~index, -key
-        if key not in first:
-            first[key] = code
-        elif key:
-            further.setdefault(key, []).append(code)
-    first.pop(0, None)
+    columns: dict[int, list[tuple[int, bool]]] = {}
+    for column, (_, key) in enumerate(german):
+        columns.setdefault(abs(key), []).append((column, key > 0))
+    columns.pop(0, None)
     sure: list[Link] = []
     possible: list[Link] = []
-    for index, (_, key) in enumerate(english):
-        row = _LINKS[index]
-        positive = key > 0
-        key = key if positive else -key
-        if key not in first:
-            continue
-        code = first[key]
-        if positive and code >= 0:
-            sure.append(row[code])
-        else:
-            possible.append(row[code if code >= 0 else ~code])
-        for code in further.get(key, ()):
-            (sure if positive and code >= 0 else possible).append(row[code if code >= 0 else ~code])
+    for row, (_, key) in zip(_LINKS, english, strict=False):
+        for column, certain in columns.get(abs(key), ()):
+            (sure if certain and key > 0 else possible).append(row[column])
     return tuple(sure), tuple(possible)
 
 

@@ -6,13 +6,13 @@ The tense mapping, one to one: simple present = Präsens, present perfect = Perf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nmt.grammar import determiners, german
 from nmt.grammar.determiners import CAN, MAY, MUST, SHOULD, WANT, Modal
-from nmt.grammar.tokens import Draw, Table, Token, zipf_table, zipf_weights
+from nmt.grammar.tokens import Draw, Table, Token, zipf, zipf_table
 from nmt.grammar.words import DO, HAVE, Preposition, Slot, Verb, read_copula, read_verb
 
 # How often each frame is used in a clause with room for all of them.
@@ -30,7 +30,6 @@ SHORTEST_CLAUSE = 2
 LONG_CLAUSE = 8  # from so many words on, tables are the same and intransitive verbs rarer
 
 Slots = Callable[[tuple[str, ...]], Slot]
-_Weighted = list[tuple[Verb, float]]
 
 
 class VerbTables:
@@ -60,20 +59,30 @@ class VerbTables:
             read_copula(slot(("person", "animal")), passing=True),
         ]
         self.clausal = zipf_table(self.by_frame["clausal"])
-        weighted = [
-            (verb, FRAME_WEIGHTS[frame] * weight / sum(zipf_weights(len(listed))))
+        weights = {
+            verb: FRAME_WEIGHTS[frame] * weight / sum(zipf(listed).values())
             for frame, listed in self.by_frame.items()
             if frame != "clausal"
-            for verb, weight in zip(listed, zipf_weights(len(listed)), strict=True)
-        ]
-        actions = [pair for pair in weighted if pair[0].frame != "copula"]
-        objects = [pair for pair in weighted if pair[0].frame != "ditransitive"]
-        self._any = _by_length(weighted)
-        self._action = _by_length(actions)
-        self._with_place = _by_length([pair for pair in weighted if pair[0].place])
-        self._of = {name: _by_length(_with_subject(weighted, name)) for name in classes}
-        self._action_of = {name: _by_length(_with_subject(actions, name)) for name in classes}
-        self._with_object = {name: _by_length(_with_object(objects, name)) for name in classes}
+            for verb, weight in zipf(listed).items()
+        }
+
+        def by_length(verbs: Iterable[Verb]) -> dict[int, Table[Verb]]:
+            return _by_length({verb: weights[verb] for verb in verbs})
+
+        def about(verbs: Iterable[Verb], noun_class: str) -> dict[int, Table[Verb]]:
+            return by_length(verb for verb in verbs if noun_class in verb.subject.classes)
+
+        actions = [verb for verb in weights if verb.frame != "copula"]
+        objects = [verb for verb in weights if verb.object and verb.frame != "ditransitive"]
+        self._any = by_length(weights)
+        self._action = by_length(actions)
+        self._with_place = by_length(verb for verb in weights if verb.place)
+        self._of = {name: about(weights, name) for name in classes}
+        self._action_of = {name: about(actions, name) for name in classes}
+        self._with_object = {
+            name: by_length(verb for verb in objects if verb.object and name in verb.object.classes)
+            for name in classes
+        }
 
     def any(self, words: int) -> Table[Verb]:
         """Verbs for a clause of so many English words."""
@@ -100,26 +109,17 @@ class VerbTables:
         return self._with_place[min(max(words, SHORTEST_CLAUSE), LONG_CLAUSE)]
 
 
-def _with_subject(weighted: _Weighted, noun_class: str) -> _Weighted:
-    return [pair for pair in weighted if noun_class in pair[0].subject.classes]
-
-
-def _with_object(weighted: _Weighted, noun_class: str) -> _Weighted:
-    return [pair for pair in weighted if pair[0].object and noun_class in pair[0].object.classes]
-
-
-def _by_length(weighted: _Weighted) -> dict[int, Table[Verb]]:
+def _by_length(weights: Mapping[Verb, float]) -> dict[int, Table[Verb]]:
     """The verbs that fit each length; in long clauses intransitive ones are half as frequent."""
     tables = {}
     for words in range(SHORTEST_CLAUSE, LONG_CLAUSE + 1):
-        fitting = [pair for pair in weighted if pair[0].least <= words]
+        fitting = {
+            verb: weight * (0.5 if words == LONG_CLAUSE and verb.frame == "intransitive" else 1.0)
+            for verb, weight in weights.items()
+            if verb.least <= words
+        }
         if fitting:
-            halved = 0.5 if words == LONG_CLAUSE else 1.0
-            weights = [
-                weight * (halved if verb.frame == "intransitive" else 1.0)
-                for verb, weight in fitting
-            ]
-            tables[words] = Table([verb for verb, _ in fitting], weights)
+            tables[words] = Table(fitting)
     return tables
 
 
@@ -176,46 +176,43 @@ NOT_PRESENT = Tense("present", 2, negated=True)  # does not see
 NOT_PERFECT = Tense("perfect", 2, negated=True)  # has not seen
 DO_PRESENT = Tense("present", 1)  # does ... see
 IS_NOT = Tense("present", 1, negated=True)  # the copula has no do-support
-_MODALS = [
-    (Tense("modal", 1, CAN), 6.0),
-    (Tense("modal", 1, MUST), 5.0),
-    (Tense("modal", 2, WANT), 4.0),
-    (Tense("modal", 1, SHOULD), 2.5),
-    (Tense("modal", 1, MAY), 2.0),
-]
-_NOT_MODALS = [
-    (Tense("modal", 1, CAN, True), 2.0),
-    (Tense("modal", 4, WANT, True), 1.5),
-    (Tense("modal", 2, SHOULD, True), 1.0),
-    (Tense("modal", 2, MAY, True), 0.8),
-]
-_PRESENT = [(PRESENT, 52.0)]
-_PERFECT = [(PERFECT, 18.0)]
-_NEGATED = [(NOT_PRESENT, 9.0)]
-_NOT_PERFECT = [(NOT_PERFECT, 3.0)]
+_PRESENT = {PRESENT: 52.0}
+_PERFECT = {PERFECT: 18.0}
+_NEGATED = {NOT_PRESENT: 9.0}
+_NOT_PERFECT = {NOT_PERFECT: 3.0}
+_MODALS = {
+    Tense("modal", 1, CAN): 6.0,
+    Tense("modal", 1, MUST): 5.0,
+    Tense("modal", 2, WANT): 4.0,
+    Tense("modal", 1, SHOULD): 2.5,
+    Tense("modal", 1, MAY): 2.0,
+}
+_NOT_MODALS = {
+    Tense("modal", 1, CAN, negated=True): 2.0,
+    Tense("modal", 4, WANT, negated=True): 1.5,
+    Tense("modal", 2, SHOULD, negated=True): 1.0,
+    Tense("modal", 2, MAY, negated=True): 0.8,
+}
 _GROUPS = {
-    "any": _PRESENT + _PERFECT + _MODALS + _NEGATED + _NOT_PERFECT + _NOT_MODALS,
-    "positive": _PRESENT + _PERFECT + _MODALS,
-    "question": [
-        (DO_PRESENT, 52.0),
-        *_PERFECT,
-        *[(tense, weight) for tense, weight in _MODALS if tense.modal is not WANT],
-        (Tense("modal", 3, WANT), 4.0),
-    ],
-    "timeless": _PRESENT + _MODALS,  # beside a temporal clause
+    "any": _PRESENT | _PERFECT | _MODALS | _NEGATED | _NOT_PERFECT | _NOT_MODALS,
+    "positive": _PRESENT | _PERFECT | _MODALS,
+    "question": {
+        DO_PRESENT: 52.0,
+        **_PERFECT,
+        **{tense: weight for tense, weight in _MODALS.items() if tense.modal is not WANT},
+        Tense("modal", 3, WANT): 4.0,
+    },
+    "timeless": _PRESENT | _MODALS,  # beside a temporal clause
     "plain": _PRESENT,
-    "state": _PRESENT + _NEGATED,
-    "clausal": _PRESENT + _PERFECT + _NEGATED,
-    "copula": [*_PRESENT, (IS_NOT, 10.0)],
-    "passing": [*_PRESENT, (PERFECT, 12.0), (IS_NOT, 10.0), (NOT_PERFECT, 3.0)],
+    "state": _PRESENT | _NEGATED,
+    "clausal": _PRESENT | _PERFECT | _NEGATED,
+    "copula": _PRESENT | {IS_NOT: 10.0},
+    "passing": _PRESENT | {PERFECT: 12.0, IS_NOT: 10.0, NOT_PERFECT: 3.0},
 }
 _MOST_EXTRA = 4
 _TABLES = {
-    (name, room): Table(
-        [tense for tense, _ in pairs if tense.extra <= room],
-        [weight for tense, weight in pairs if tense.extra <= room],
-    )
-    for name, pairs in _GROUPS.items()
+    (name, room): Table({tense: group[tense] for tense in group if tense.extra <= room})
+    for name, group in _GROUPS.items()
     for room in range(1, _MOST_EXTRA + 1)
 }
 

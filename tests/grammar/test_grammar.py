@@ -94,7 +94,7 @@ def test_text_is_cased_and_punctuated(samples):
 
 def test_choices_count_their_information():
     draw = Draw(random.Random(7), load_lexicon("core"))
-    table = Table(["a", "b", "c"], [1.0, 1.0, 2.0])
+    table = Table({"a": 1.0, "b": 1.0, "c": 2.0})
     for _ in range(20):
         draw.restart()
         item = draw.pick(table)
