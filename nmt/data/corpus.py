@@ -6,8 +6,6 @@ target. Its fingerprint says what its text was made from and names all that is m
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import hashlib
 import inspect
 import logging
@@ -242,25 +240,18 @@ class Corpus:
         )
 
 
-def build_options(cls: type[Options], values: Mapping[str, Any], *, where: str) -> Options:
-    """Returns `cls(**values)`, a dataclass; `where` is what the values are called in the config."""
-    if not isinstance(values, Mapping):
-        raise UserError(f"{where} is {values!r}; give it keys and values.")
-    assert dataclasses.is_dataclass(cls)
-    fields = dataclasses.fields(cls)
-    check_keys(values, [field.name for field in fields], where=where)
-    needed = [field.name for field in fields if field.default is dataclasses.MISSING]
-    if missing := [name for name in needed if name not in values]:
-        raise UserError(f"{where} lacks {', '.join(missing)}; give a value.")
+def build_options(cls: Callable[..., Options], values: Any, *, where: str) -> Options:
+    """Returns `cls(**values)`; `where` is what the values are called in the config.
+
+    Raises:
+        UserError: A key is missing or unknown.
+    """
+    try:
+        inspect.signature(cls).bind(**values)
+    except TypeError as error:
+        known = ", ".join(inspect.signature(cls).parameters)
+        raise UserError(f"{where} is {values!r}: {error}; its keys are {known}.") from None
     return cls(**values)
-
-
-def check_keys(values: Mapping[str, Any], known: Sequence[str], *, where: str) -> None:
-    """Refuses a key that is not known, and names the nearest one."""
-    for name in values:
-        if name not in known:
-            near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.0)
-            raise UserError(f"There is no option {where}.{name}; did you mean {near[0]}?")
 
 
 def text_of_files(files: Sequence[str | Path], languages: Languages, *, cache_dir: Path) -> Dataset:
@@ -305,12 +296,10 @@ def load_grammar(
             f"The grammar speaks en-de and de-en, not {'-'.join(languages)}; set data.source_lang "
             "and data.target_lang to en and de."
         )
-    known = list(inspect.signature(nmt.grammar.generate_splits).parameters)
-    check_keys(arguments, known, where="data.grammar")
 
     def make(folder: Path) -> None:
         logger.info("Generating the built-in corpus; this happens once.")
-        splits = nmt.grammar.generate_splits(**arguments)
+        splits = build_options(nmt.grammar.generate_splits, arguments, where="data.grammar")
         for number, (name, pairs) in enumerate(splits.items()):
             if languages == ("de", "en"):
                 pairs = [nmt.grammar.swapped(pair) for pair in pairs]

@@ -90,11 +90,7 @@ def _opened(path: Path) -> Iterator[BufferedReader | gzip.GzipFile]:
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             yield file
-    except FileNotFoundError:
-        raise UserError(
-            f"There is no file {path} (relative paths start at {Path.cwd()}); check the path."
-        ) from None
-    except (zlib.error, EOFError, OSError) as error:
+    except (zlib.error, EOFError, gzip.BadGzipFile) as error:
         raise UserError(f"{path} cannot be read ({error}); get the file again.") from error
 
 
@@ -224,11 +220,9 @@ def _read_jsonl(path: Path, languages: Languages) -> Pairs:
     for number, line in enumerate(iterate_lines(path), 1):
         where = f"{path}, line {number}"
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{where} is not JSON ({error}); give one object a line.") from None
-        if not isinstance(row, dict):
-            raise UserError(f"{where} is not a JSON object; give one object a line.")
+            row = dict(json.loads(line))
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{where} is no JSON object ({error}); give one a line.") from None
         yield _both_sides(row, languages, where)
 
 

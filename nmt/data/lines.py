@@ -11,6 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from nmt.checks import UserError
 
+_NO_TEXT = {
+    codecs.BOM_UTF16_LE: "UTF-16: convert it with iconv -f UTF-16 -t UTF-8",
+    codecs.BOM_UTF16_BE: "UTF-16: convert it with iconv -f UTF-16 -t UTF-8",
+    b"\x1f\x8b": "compressed: name the file .gz, or pipe it through zcat",
+}
+
 
 def decode_lines(
     stream: Iterable[bytes],
@@ -28,12 +34,9 @@ def decode_lines(
     """
     for number, line in enumerate(stream, 1):
         if number == 1:
-            if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                raise UserError(f"{name} is UTF-16: convert it with iconv -f UTF-16 -t UTF-8.")
-            if line.startswith(b"\x1f\x8b"):
-                raise UserError(
-                    f"{name} is compressed: name the file .gz, or pipe it through zcat."
-                )
+            for start, fault in _NO_TEXT.items():
+                if line.startswith(start):
+                    raise UserError(f"{name} is {fault}.")
             line = line.removeprefix(codecs.BOM_UTF8)
             if not line:
                 return  # a mark and nothing else

@@ -20,7 +20,6 @@ import torch
 from datasets import Dataset, Features, List, Value
 
 from nmt import checks
-from nmt.checks import UserError
 from nmt.data.batch import Batch, collate
 from nmt.data.cache import cached, key_of
 from nmt.data.cleaning import processes_for
@@ -251,17 +250,11 @@ def _spread(dataset: Dataset, count: int) -> Iterator[str]:
 
 
 def _read_model(path: str) -> bytes:
-    try:
-        if Path(path).suffix == ".ckpt":
-            content = torch.load(path, map_location="cpu", weights_only=True)
-            model: bytes = content["hyper_parameters"]["tokenizer"]
-            return model
+    if Path(path).suffix != ".ckpt":
         return Path(path).read_bytes()
-    except OSError as error:
-        raise UserError(
-            f"data.tokenizer.path {path} cannot be read ({error.strerror}); give a SentencePiece "
-            ".model file, or null to train one."
-        ) from error
+    content = torch.load(path, map_location="cpu", weights_only=True)
+    model: bytes = content["hyper_parameters"]["tokenizer"]
+    return model
 
 
 _work: Callable[[], bytes]  # of a fork of this process

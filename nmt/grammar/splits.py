@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from nmt.checks import UserError
+from nmt.checks import UserError, at_least, one_of
 from nmt.grammar.lexicon import load_lexicon
 from nmt.grammar.sentences import sentence
 from nmt.grammar.tokens import Draw, GrammarPair, Table, Token, links, text
@@ -50,17 +50,10 @@ def generate_splits(
     Returns:
         Lists under `train`, `valid`, `test`, `test_long`; tests are in the order of their buckets.
     """
-    if length_distribution not in ("short_heavy", "uniform"):
-        raise UserError(
-            f"length_distribution is {length_distribution!r}: choose short_heavy or uniform"
-        )
-    for name, size in (
-        ("train_size", train_size),
-        ("valid_size", valid_size),
-        ("test_per_bucket", test_per_bucket),
-    ):
-        if size < 0:
-            raise UserError(f"{name} is {size}: give a number of pairs, 0 or more")
+    one_of("data.grammar.length_distribution", length_distribution, tuple(_LENGTH_RANGES))
+    at_least("data.grammar.train_size", train_size, 0)
+    at_least("data.grammar.valid_size", valid_size, 0)
+    at_least("data.grammar.test_per_bucket", test_per_bucket, 0)
     collecting = gc.isenabled()
     gc.disable()  # all of it lives on: looking for cycles in it would take a fifth of the time
     try:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from nmt.checks import UserError
+from nmt.checks import at_least, between
 
 
 def linear_warmup(update: int, warmup: int) -> float:
@@ -26,14 +26,9 @@ class Cosine:
     final_fraction: float = 0.02
 
     def __post_init__(self) -> None:
-        if self.updates < 1:
-            raise UserError(f"scheduler.updates={self.updates}: give a number of updates >= 1.")
-        if self.warmup < 0:
-            raise UserError(f"scheduler.warmup={self.warmup}: give a number of updates >= 0.")
-        if not 0 <= self.final_fraction <= 1:
-            raise UserError(
-                f"scheduler.final_fraction={self.final_fraction}: give a share between 0 and 1."
-            )
+        at_least("scheduler.updates", self.updates)
+        at_least("scheduler.warmup", self.warmup, 0)
+        between("scheduler.final_fraction", self.final_fraction, 0, 1)
 
     def __call__(self, update: int) -> float:
         """Returns the factor for update number `update`, counted from 0."""
@@ -55,8 +50,7 @@ class InverseSquareRoot:
     warmup: int
 
     def __post_init__(self) -> None:
-        if self.warmup < 1:
-            raise UserError(f"scheduler.warmup={self.warmup}: give a number of updates >= 1.")
+        at_least("scheduler.warmup", self.warmup)
 
     def __call__(self, update: int) -> float:
         """Returns the factor for update number `update`, counted from 0."""

@@ -234,7 +234,7 @@ def test_a_given_tokenizer_is_used(make, tmp_path):
     path = str(tmp_path / "given.model")
     module = make(tokenizer=OPTIONS["tokenizer"] | {"path": path})
     assert module.tokenizer.model == model
-    with pytest.raises(ValueError, match=r"tokenizer\.path .*none\.model cannot be read"):
+    with pytest.raises(FileNotFoundError):
         _ = make(tokenizer=OPTIONS["tokenizer"] | {"path": "none.model"}).tokenizer
 
 
@@ -274,14 +274,14 @@ def test_an_unknown_split_is_named(make):
         ({"eval_token_budget": "many"}, r"data\.eval_token_budget is 'many'"),
         ({"num_workers": -1}, r"data\.num_workers is -1"),
         ({"length_unit": "piece"}, "length_unit is 'piece'"),
-        ({"cleaning": {"max_lenght": 3}}, "max_lenght; did you mean max_length"),
-        ({"cleaning": {"empty": True}}, r"data\.cleaning lacks max_length"),
-        ({"cleaning": OPTIONS["cleaning"] | {"language": "m.pt"}}, "cleaning.language; did you"),
+        ({"cleaning": {"max_lenght": 3}}, "max_lenght.*its keys are .*max_length"),
+        ({"cleaning": {"empty": True}}, "missing a required .*'max_length'"),
+        ({"cleaning": OPTIONS["cleaning"] | {"language": "m.pt"}}, "language.*its keys are empty"),
         ({"tokenizer": OPTIONS["tokenizer"] | {"model_type": "word"}}, "model_type is 'word'; it"),
         ({"source_lang": "de"}, "both de"),
         ({"source_lang": False}, r"data\.source_lang is False"),
-        ({"tain": "a.tsv"}, r"no option data\.tain; did you mean train"),
-        ({"tokenizer": {"vocabsize": 3}}, "did you mean vocab_size"),
+        ({"tain": "a.tsv"}, "unexpected keyword argument 'tain'"),
+        ({"tokenizer": {"vocabsize": 3}}, "vocabsize.*its keys are vocab_size"),
         ({"tokenizer": 4000}, r"data\.tokenizer is 4000"),
         ({"directory": None}, r"set data\.directory"),
     ],
@@ -416,7 +416,7 @@ def test_the_real_grammar_makes_batches(make):
 def test_other_languages_and_keys_are_refused_by_the_grammar(make, stand_in):
     with pytest.raises(ValueError, match="en-de and de-en, not en-fr"):
         make(directory=None, grammar={}, target_lang="fr").prepare_data()
-    with pytest.raises(ValueError, match=r"data\.grammar\.sead; did you mean seed"):
+    with pytest.raises(ValueError, match=r"data\.grammar .*unexpected keyword argument 'sead'"):
         make(directory=None, grammar={"sead": 1}).prepare_data()
     assert stand_in == []
 

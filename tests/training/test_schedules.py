@@ -42,10 +42,10 @@ def test_a_run_shorter_than_its_warmup_only_climbs():
 @pytest.mark.parametrize(
     ("schedule", "options", "message"),
     [
-        (Cosine, {"updates": 0, "warmup": 3}, "scheduler.updates=0"),
-        (Cosine, {"updates": 5, "warmup": -1}, "scheduler.warmup=-1"),
-        (Cosine, {"updates": 5, "warmup": 3, "final_fraction": 1.5}, "final_fraction=1.5"),
-        (InverseSquareRoot, {"warmup": 0}, "scheduler.warmup=0"),
+        (Cosine, {"updates": 0, "warmup": 3}, "scheduler.updates is 0"),
+        (Cosine, {"updates": 5, "warmup": -1}, "scheduler.warmup is -1"),
+        (Cosine, {"updates": 5, "warmup": 3, "final_fraction": 1.5}, "final_fraction is 1.5"),
+        (InverseSquareRoot, {"warmup": 0}, "scheduler.warmup is 0"),
     ],
 )
 def test_impossible_options_are_refused_by_name(schedule, options, message):
