@@ -182,7 +182,8 @@ def _new(name: str, arguments: argparse.Namespace, **sizes: int) -> EncoderDecod
     overrides = [f"model={name}", *(f"model.{key}={value}" for key, value in changes)]
     with initialize_config_dir(str(config_directory()), version_base="1.3"):
         options: Any = OmegaConf.to_container(compose("train", overrides).model, resolve=True)
-    return build(options, vocab_size=arguments.vocab_size).eval()
+    model: EncoderDecoder = build(options, vocab_size=arguments.vocab_size)
+    return model.eval()
 
 
 @torch.inference_mode()

@@ -325,7 +325,7 @@ def _add_slots_legend(figure: Figure, results: Results) -> None:
     if constants:
         looks[", ".join(constants) + " (final state)"] = LineStyle(GREY, "x", "none")
     handles = [
-        Line2D([], [], color=look.colour, marker=look.marker, ls=look.dashes, label=name)  # type: ignore[arg-type]
+        Line2D([], [], color=look.colour, marker=look.marker, ls=look.dashes, label=name)
         for name, look in looks.items()
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False, fontsize=8.5)
