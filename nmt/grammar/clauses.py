@@ -6,7 +6,10 @@ dative, manner, accusative, `nicht`, place, prepositional object or predicate; w
 objects go before time (`Er sieht den Hund heute nicht`). An object with a relative clause is the
 last thing of its clause in English, since an adverbial after it could belong to either verb.
 
-The noun phrases of a clause and its free adverbials are drawn here too.
+Relative clauses are verb last between commas, with the pronoun's gender, number and case. English
+has `who`, `whom`, `whose` for people, else `that`; after a preposition `whom` or `which`. Where the
+German pronoun could be subject as well as object (`die Frau, die ...`) and both would make sense,
+the subject is `he`, `I` or `we`, whose German shows that it is the subject.
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nmt.grammar import determiners, german
-from nmt.grammar.clause import SHORTEST, Build, Clause, Wish, add_relative_clause
-from nmt.grammar.german import CONTRACTIONS
+from nmt.grammar.adverbials import Adverbials, draw_adverbials, prepositional_phrase
+from nmt.grammar.clause import Clause, Wish, english_statement, german_verb_last
 from nmt.grammar.noun_phrases import (
     LONGEST,
     NounPhrase,
@@ -26,8 +29,8 @@ from nmt.grammar.noun_phrases import (
     short_phrase,
 )
 from nmt.grammar.tokens import COMMA, Draw, Table, Token, Words
-from nmt.grammar.verbs import Tense, draw_tense, verb_group
-from nmt.grammar.words import Adverb, Preposition, Slot, Verb
+from nmt.grammar.verbs import draw_tense, verb_group
+from nmt.grammar.words import Preposition, Slot, Verb
 
 _WITH_OBJECT = frozenset({"transitive", "dative", "ditransitive"})
 
@@ -36,31 +39,26 @@ def build_clause(draw: Draw, words: int, wish: Wish) -> Clause:
     """A clause of about so many English words, the given subject among them."""
     verb = wish.verb or draw.pick(draw.lexicon.verbs.any(words))
     preposition = draw.pick(verb.prepositions) if verb.prepositions and not wish.gap else None
-    places = places_of(draw, verb, preposition, wish)
-    fixed = 1 + len(verb.particles) + (verb.frame == "copula")
-    fixed += len(preposition.english) if preposition else 0
-    fixed += len(wish.subject.english) if wish.subject else 0
-    room = words - fixed
-    for place in places:
-        room -= place.least
+    places = _places_of(draw, verb, preposition, wish)
+    room = words - 1 - len(verb.particles) - (verb.frame == "copula")
+    room -= len(preposition.english) if preposition else 0
+    room -= len(wish.subject.english) if wish.subject else 0
+    room -= sum(place.least for place in places)
     tense = draw_tense(draw, verb, group=wish.tenses, room=room)
     room -= tense.extra
     spare = room
     if room > 0 and draw.flip(0.6):  # a second word for each noun phrase goes first
-        for place in places:
-            spare -= place.least == 1
+        spare -= sum(place.least == 1 for place in places)
     adverbials = draw_adverbials(draw, verb, tense, room=spare, wish=wish)
     room -= adverbials.words
     very = verb.frame == "copula" and room > 0 and not tense.negated and draw.flip(0.5)
     end = adverbials.ends()
-    closed = bool(end) or wish.closed or tense.negated
+    closed = bool(end) or tense.negated
     if places:
         if closed and len(places) > (wish.subject is None):
             places[-1].most = min(places[-1].most, LONGEST)
-        share_out(draw, places, room - very)
-    subject = wish.subject or subject_phrase(
-        draw, places.pop(0), wish=wish, negated=tense.negated, build=build_clause
-    )
+        _share_out(draw, places, room - very)
+    subject = wish.subject or _subject_phrase(draw, places.pop(0), wish=wish, negated=tense.negated)
     group = verb_group(draw, verb, tense, agreement=subject.agreement, question=wish.question)
     clause = Clause(subject, group, adverbials.front, adverbials.mid[0], [], end, [])
     if verb.frame == "copula":
@@ -145,9 +143,7 @@ def _object(
     pronouns = determiners.OBJECTS[place.case][not subject.first] if verb.pronouns else None
     bits = draw.bits
     for _ in range(3):
-        phrase = argument(
-            draw, place, choices=choices, pronouns=pronouns, relative=relative, build=build_clause
-        )
+        phrase = _argument(draw, place, choices=choices, pronouns=pronouns, relative=relative)
         # `Anna sees Anna` would need a reflexive, `the dog sees the dog` is odd.
         if not subject.english or phrase.english[-1][0] != subject.english[-1][0]:
             break
@@ -170,7 +166,7 @@ class Place:
     words: int = 0
 
 
-def places_of(draw: Draw, verb: Verb, preposition: Preposition | None, wish: Wish) -> list[Place]:
+def _places_of(draw: Draw, verb: Verb, preposition: Preposition | None, wish: Wish) -> list[Place]:
     """The places that are to be filled: subject first, the accusative or prepositional one last."""
     places = []
     most = LONGEST_WITH_RELATIVE if wish.relative else LONGEST
@@ -189,13 +185,11 @@ def places_of(draw: Draw, verb: Verb, preposition: Preposition | None, wish: Wis
     return places
 
 
-def share_out(draw: Draw, places: list[Place], room: int) -> None:
+def _share_out(draw: Draw, places: list[Place], room: int) -> None:
     """Gives each place its least words and shares `room` more among them."""
-    total, most, least = room, 0, 0
-    for place in places:
-        total += place.least
-        most += place.most
-        least += place.least
+    least = sum(place.least for place in places)
+    most = sum(place.most for place in places)
+    total = room + least
     for place in places[:-1]:
         most -= place.most
         least -= place.least
@@ -208,14 +202,13 @@ def share_out(draw: Draw, places: list[Place], room: int) -> None:
     places[-1].words = max(places[-1].least, min(places[-1].most, total))
 
 
-def argument(
+def _argument(
     draw: Draw,
     place: Place,
     *,
     choices: determiners.Choices,
     pronouns: Table[determiners.Pronoun] | None,
     relative: bool,
-    build: Build,
 ) -> NounPhrase:
     """The noun phrase for a place, of as many words as it got."""
     words = place.words
@@ -228,159 +221,129 @@ def argument(
     if words <= 4:
         return short_phrase(draw, place.slot, words=words, case=place.case, choices=choices)
     if relative and (words > LONGEST or draw.flip(0.6)):
-        head_words = 3 if words > SHORTEST + 3 and draw.flip(0.3) else 2
+        head_words = 3 if words > SHORTEST_RELATIVE + 3 and draw.flip(0.3) else 2
         plain = determiners.KNOWN if choices is determiners.KNOWN else determiners.PLAIN
         head = short_phrase(draw, place.slot, words=head_words, case=place.case, choices=plain)
-        add_relative_clause(draw, head, words=words - head_words, build=build)
+        _add_relative_clause(draw, head, words=words - head_words)
         return head
     return long_phrase(
         draw, place.slot, words=min(words, LONGEST), case=place.case, choices=choices
     )
 
 
-def subject_phrase(
-    draw: Draw, place: Place, *, wish: Wish, negated: bool, build: Build
-) -> NounPhrase:
+def _subject_phrase(draw: Draw, place: Place, *, wish: Wish, negated: bool) -> NounPhrase:
     """The subject; under negation without quantifiers, whose scope would be unclear."""
     if wish.marked:
         return pronoun_phrase(draw, draw.pick(determiners.MARKED_SUBJECTS))
-    return argument(
+    return _argument(
         draw,
         place,
         choices=determiners.PLAIN if negated else determiners.ANY,
         pronouns=determiners.SUBJECTS,
         relative=wish.relative,
-        build=build,
     )
 
 
-ROOMY = 5  # with so many words to fill, adverbials are more frequent
+SHORTEST_RELATIVE = 3  # English words of a relative clause
+
+_PERSON = Table({"subject": 55.0, "object": 25.0, "whose": 20.0})
+_ANIMAL = Table({"subject": 60.0, "object": 40.0})
+_LOCATION = Table({"place": 60.0, "object": 20.0, "subject": 20.0})
+_THING = Table({"object": 75.0, "subject": 25.0})
+_KINDS = {
+    "person": _PERSON,
+    "animal": _ANIMAL,
+    "home": _LOCATION,
+    "building": _LOCATION,
+    "room": _LOCATION,
+    "outdoors": _LOCATION,
+}
 
 
-_NOTHING: Words = ([], [])  # shared, never changed
+def _add_relative_clause(draw: Draw, head: NounPhrase, *, words: int) -> None:
+    """Puts a relative clause of about `words` English words behind the head, in place."""
+    kind = draw.pick(_KINDS.get(head.noun_class, _THING))
+    if kind == "place" and words < SHORTEST_RELATIVE + 1:
+        kind = "subject"
+    if kind == "object" and draw.lexicon.verbs.with_object(head.noun_class, words) is None:
+        kind = "subject"
+    english, german_words = _MAKERS[kind](draw, head, words)
+    head.english += english
+    head.german += [COMMA, *german_words, COMMA]
+    head.contractible = False
 
 
-@dataclass(slots=True)
-class Adverbials:
-    """The adverbials of one clause by kind; `front` is one of them put before the subject."""
-
-    front: Words | None = None
-    mid: Words = _NOTHING
-    time: Words = _NOTHING
-    manner: Words = _NOTHING
-    place: Words = _NOTHING
-    cause: Words = _NOTHING
-    words: int = 0
-
-    def ends(self) -> list[Token]:
-        """The English words at the end of the clause."""
-        if not self.words:
-            return []
-        return [*self.manner[0], *self.place[0], *self.cause[0], *self.time[0]]
-
-
-def draw_adverbials(draw: Draw, verb: Verb, tense: Tense, *, room: int, wish: Wish) -> Adverbials:
-    """Adverbials of at most `room` English words that suit the verb and its tense."""
-    chosen = Adverbials()
-    if room <= 0:
-        return chosen
-    more = 1.7 if room >= ROOMY else 1.0
-    frequent = False
-    if tense.negated:
-        if wish.front and draw.flip(0.12):
-            chosen.front = _fronted(draw, draw.pick(draw.lexicon.adverb_tables["sentence"]))
-            room -= 1
-    elif wish.mid and draw.flip(0.22 * more):
-        frequent = not verb.state and (wish.question or draw.flip(0.55))
-        if frequent or not wish.question:
-            kind = "frequency" if frequent else "sentence"
-            adverb = draw.pick(draw.lexicon.adverb_tables[kind])
-            if kind == "sentence" and wish.front and draw.flip(0.5):
-                chosen.front = _fronted(draw, adverb)
-            else:
-                chosen.mid = _adverb(draw, adverb)
-            room -= 1
-    if verb.state or verb.frame == "copula":
-        chosen.words = _count(chosen)
-        return chosen
-    if room >= 1 and verb.manner and not tense.negated and draw.flip(0.22 * more):
-        chosen.manner = _adverb(draw, draw.pick(draw.lexicon.adverb_tables["manner"]))
-        room -= 1
-    if room >= 3 and verb.place and wish.place and not tense.negated and draw.flip(0.3 * more):
-        where = draw.pick(draw.lexicon.places)
-        words = _phrase(draw, where, longest=room)
-        room -= len(words[0])
-        if wish.front and chosen.front is None and draw.flip(0.2):
-            chosen.front = _set_off(words)
-        else:
-            chosen.place = words
-    if room >= 1 and not frequent and draw.flip(0.28 * more):
-        adverb = draw.pick(draw.lexicon.time[tense.name])
-        if len(adverb.english) <= room:
-            words = _adverb(draw, adverb)
-            room -= len(words[0])
-            if wish.front and chosen.front is None and draw.flip(0.4):
-                chosen.front = words
-            else:
-                chosen.time = words
-    if room >= 4 and wish.front and draw.flip(0.12 * more):
-        words = _phrase(draw, draw.pick(draw.lexicon.causes), longest=room)
-        if chosen.front is None and draw.flip(0.5):
-            chosen.front = _set_off(words)
-        else:
-            chosen.cause = words
-    chosen.words = _count(chosen)
-    return chosen
-
-
-def prepositional_phrase(draw: Draw, preposition: Preposition, phrase: NounPhrase) -> Words:
-    """A preposition before a noun phrase already in its case; `in dem` becomes `im`."""
+def _as_subject(draw: Draw, head: NounPhrase, words: int) -> Words:
     key = draw.key()
-    english = [(word, key) for word in preposition.english]
-    contracted = None
-    if phrase.contractible:
-        contracted = CONTRACTIONS.get((preposition.german, phrase.german[0][0]))
-    if contracted is None:
-        return [*english, *phrase.english], [(preposition.german, key), *phrase.german]
-    article = (phrase.english[0][0], -key)
-    return [*english, article, *phrase.english[1:]], [(contracted, key), *phrase.german[1:]]
-
-
-def _phrase(draw: Draw, preposition: Preposition, *, longest: int) -> Words:
-    room = longest - len(preposition.english)
-    words = 3 if room >= 3 and draw.flip(0.4) else 2
-    phrase = short_phrase(
-        draw,
-        preposition.slot,
-        words=words,
-        case=preposition.case,
-        choices=determiners.PLAIN if preposition.slot.classes != ("cause",) else determiners.HEAD,
+    pronoun = NounPhrase(
+        [("who" if head.noun_class == "person" else "that", key)],
+        [(german.RELATIVE[head.column][german.NOMINATIVE], key)],
+        head.agreement,
+        head.column,
+        head.noun_class,
+        adjective=head.adjective,
     )
-    return prepositional_phrase(draw, preposition, phrase)
+    verb = draw.pick(draw.lexicon.verbs.of(head.noun_class, words))
+    clause = build_clause(draw, words, Wish(verb=verb, subject=pronoun, relative=False))
+    return english_statement(clause), german_verb_last(clause)
 
 
-def _adverb(draw: Draw, adverb: Adverb) -> Words:
-    if len(adverb.english) == len(adverb.german) == 1:
-        key = draw.key()
-        return [(adverb.english[0], key)], [(adverb.german[0], key)]
-    keys = {german: draw.key() for german in range(len(adverb.german))}
-    english = [(word, 0) for word in adverb.english]
-    for left, right, sure in adverb.links:
-        english[left] = (adverb.english[left], keys[right] if sure else -keys[right])
-    return english, [(word, keys[index]) for index, word in enumerate(adverb.german)]
+def _as_object(draw: Draw, head: NounPhrase, words: int) -> Words:
+    table = draw.lexicon.verbs.with_object(head.noun_class, words)
+    assert table is not None
+    verb = draw.pick(table)
+    key = draw.key()
+    if verb.prepositions is None:
+        pronoun = "whom" if head.noun_class == "person" else "that"
+        front = [(pronoun, key)], [(_relative(head, verb.case), key)]
+    else:
+        preposition = verb.prepositions.items[0]
+        front = _after_preposition(
+            draw, preposition.english, preposition.german, head, preposition.case
+        )
+    ambiguous = verb.frame == "transitive" and head.noun_class in verb.subject.classes
+    wish = Wish(verb=verb, gap=True, marked=ambiguous, relative=False)
+    clause = build_clause(draw, words - len(front[0]), wish)
+    return front[0] + english_statement(clause), front[1] + german_verb_last(clause)
 
 
-def _fronted(draw: Draw, adverb: Adverb) -> Words:
-    words = _adverb(draw, adverb)
-    return _set_off(words) if adverb.comma else words
+def _as_owner(draw: Draw, head: NounPhrase, words: int) -> Words:
+    noun = draw.pick(draw.lexicon.companions)
+    many = 1 if noun.plural and draw.flip(0.25) else 0
+    key, noun_key = draw.key(), draw.key()
+    forms = noun.plural if many else noun.singular
+    subject = NounPhrase(
+        [("whose", key), (noun.english[many], noun_key)],
+        [(_relative(head, german.GENITIVE), key), (forms[german.NOMINATIVE], noun_key)],
+        determiners.PLURAL if many else determiners.THIRD,
+        german.PLURAL if many else noun.gender,
+        noun.noun_class,
+    )
+    verb = draw.pick(draw.lexicon.verbs.of(noun.noun_class, words - 1))
+    clause = build_clause(draw, words, Wish(verb=verb, subject=subject, relative=False))
+    return english_statement(clause), german_verb_last(clause)
 
 
-def _set_off(words: Words) -> Words:
-    """The words with the comma that English puts after them in front; German has none."""
-    return [*words[0], COMMA], words[1]
+def _as_place(draw: Draw, head: NounPhrase, words: int) -> Words:
+    front = _after_preposition(draw, ("in",), "in", head, german.DATIVE)
+    verb = draw.pick(draw.lexicon.verbs.with_place(words - 2))
+    clause = build_clause(draw, words - 2, Wish(verb=verb, place=False, relative=False))
+    return front[0] + english_statement(clause), front[1] + german_verb_last(clause)
 
 
-def _count(chosen: Adverbials) -> int:
-    front = sum(1 for token in chosen.front[0] if token is not COMMA) if chosen.front else 0
-    kinds = (chosen.mid, chosen.manner, chosen.place, chosen.cause, chosen.time)
-    return front + sum([len(words[0]) for words in kinds])
+def _after_preposition(
+    draw: Draw, english: tuple[str, ...], preposition: str, head: NounPhrase, case: int
+) -> Words:
+    key, pronoun_key = draw.key(), draw.key()
+    pronoun = "whom" if head.noun_class == "person" else "which"
+    return (
+        [*((word, key) for word in english), (pronoun, pronoun_key)],
+        [(preposition, key), (_relative(head, case), pronoun_key)],
+    )
+
+
+def _relative(head: NounPhrase, case: int) -> str:
+    return german.RELATIVE[head.column][case]
+
+
+_MAKERS = {"subject": _as_subject, "object": _as_object, "whose": _as_owner, "place": _as_place}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from typing import Literal
 
 from nmt.checks import UserError, at_least, one_of
@@ -19,6 +19,8 @@ SHORT = (3, 10)
 LONG = (11, 50)
 TEST_BUCKETS = (SHORT, (11, 20), (21, 30), (31, 40), (41, 50))
 LONG_TEST_BUCKETS = ((51, 60), (61, 70), (71, 80))
+# Ranges of the words of training pairs, used in turn.
+_LENGTHS = {"short_heavy": (SHORT, LONG), "uniform": ((3, 50),)}
 _MOST_REPEATS = 500  # in a row, before a set is declared impossible
 _SENTENCE_END = re.compile(r"(?<=[.?]) ")
 
@@ -50,64 +52,29 @@ def generate_splits(
     Returns:
         Lists under `train`, `valid`, `test`, `test_long`; tests are in the order of their buckets.
     """
-    one_of("data.grammar.length_distribution", length_distribution, tuple(_LENGTH_RANGES))
+    one_of("data.grammar.length_distribution", length_distribution, tuple(_LENGTHS))
     at_least("data.grammar.train_size", train_size, 0)
     at_least("data.grammar.valid_size", valid_size, 0)
     at_least("data.grammar.test_per_bucket", test_per_bucket, 0)
+    collector = _Collector(Grammar(lexicon=lexicon), seed)
+    lengths = _LENGTHS[length_distribution]
     collecting = gc.isenabled()
     gc.disable()  # all of it lives on: looking for cycles in it would take a fifth of the time
     try:
-        return _splits(
-            _Collector(Grammar(lexicon=lexicon), seed),
-            train_size,
-            valid_size,
-            test_per_bucket,
-            _LENGTH_RANGES[length_distribution],
+        test, test_long = (
+            [
+                pair
+                for bucket in buckets
+                for pair in collector.collect(name, test_per_bucket, [bucket])
+            ]
+            for name, buckets in (("test", TEST_BUCKETS), ("test_long", LONG_TEST_BUCKETS))
         )
+        valid = collector.collect("valid", valid_size, lengths)
+        train = collector.collect("train", train_size, lengths)
     finally:
         if collecting:
             gc.enable()
-
-
-def _splits(
-    collector: _Collector,
-    train_size: int,
-    valid_size: int,
-    test_per_bucket: int,
-    length_range: Callable[[int], Range],
-) -> dict[str, list[GrammarPair]]:
-    splits = {
-        name: [
-            pair
-            for bucket in buckets
-            for pair in collector.collect(name, test_per_bucket, _always(bucket))
-        ]
-        for name, buckets in (("test", TEST_BUCKETS), ("test_long", LONG_TEST_BUCKETS))
-    }
-    splits["valid"] = collector.collect("valid", valid_size, length_range)
-    splits["train"] = collector.collect("train", train_size, length_range)
-    return {name: splits[name] for name in ("train", "valid", "test", "test_long")}
-
-
-Range = tuple[int, int]
-
-
-def _always(bucket: Range) -> Callable[[int], Range]:
-    return lambda _: bucket
-
-
-def _short_heavy(index: int) -> Range:
-    return SHORT if index % 2 == 0 else LONG
-
-
-def _uniform(index: int) -> Range:
-    return SHORT[0], LONG[1]
-
-
-_LENGTH_RANGES: dict[str, Callable[[int], Range]] = {
-    "short_heavy": _short_heavy,
-    "uniform": _uniform,
-}
+    return {"train": train, "valid": valid, "test": test, "test_long": test_long}
 
 
 class _Collector:
@@ -117,26 +84,25 @@ class _Collector:
         self._grammar = grammar
         self._seed = seed
         self._inputs: set[str] = set()
-        self._owner: dict[str, str] = {}
+        self._owner: dict[str, str] = {}  # the split of each sentence
 
     def collect(
-        self, split: str, size: int, length_range: Callable[[int], Range]
+        self, split: str, size: int, lengths: Sequence[tuple[int, int]]
     ) -> list[GrammarPair]:
-        """`size` new pairs; `length_range` tells the words allowed for each index."""
+        """`size` new pairs, their words within each of the ranges in turn."""
         generator = random.Random(f"{self._seed} {split} {len(self._inputs)}")
-        pairs: list[GrammarPair] = []
-        for index in range(size):
-            low, high = length_range(index)
-            candidates = self._candidates(generator, low, high)
-            pairs.append(next(pair for pair in candidates if self._claim(pair, split)))
+        pairs = [
+            self._new_pair(generator, split, *lengths[index % len(lengths)])
+            for index in range(size)
+        ]
         generator.shuffle(pairs)
         return pairs
 
-    def _candidates(self, generator: random.Random, low: int, high: int) -> Iterator[GrammarPair]:
+    def _new_pair(self, generator: random.Random, split: str, low: int, high: int) -> GrammarPair:
         for _ in range(_MOST_REPEATS):
             pair = self._grammar.pair(generator.randint(low, high), generator)
-            if low <= pair.source.count(" ") + 1 <= high:
-                yield pair
+            if low <= pair.source.count(" ") + 1 <= high and self._claim(pair, split):
+                return pair
         raise UserError(
             f"the grammar found no new sentence of {low} to {high} words after "
             f"{len(self._inputs)}: ask for smaller splits or use the lexicon full"
@@ -144,14 +110,13 @@ class _Collector:
 
     def _claim(self, pair: GrammarPair, split: str) -> bool:
         """Whether the pair is new and its sentences are free; if so they now belong to `split`."""
-        if pair.source in self._inputs:
-            return False
-        sentences = _SENTENCE_END.split(pair.source) if pair.num_sentences > 1 else [pair.source]
-        if any(self._owner.get(one, split) != split for one in sentences):
+        sentences = _SENTENCE_END.split(pair.source)
+        if pair.source in self._inputs or any(
+            self._owner.get(one, split) != split for one in sentences
+        ):
             return False
         self._inputs.add(pair.source)
-        for one in sentences:
-            self._owner[one] = split
+        self._owner.update(dict.fromkeys(sentences, split))
         return True
 
 
