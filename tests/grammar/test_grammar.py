@@ -147,6 +147,7 @@ def test_splits_depend_on_the_seed_alone(splits):
     ("options", "message"),
     [
         ({"length_distribution": "normal"}, "length_distribution is 'normal'"),
+        ({"train_size": -1}, "train_size is -1"),
         ({"lexicon": "huge"}, "no lexicon 'huge': choose one of core, full"),
     ],
 )
