@@ -41,26 +41,17 @@ def lexicon_path(name: str) -> Path:
 def read_lexicon(name: str) -> dict[str, Any]:
     """The content of a lexicon file; one with `extends` adds its words to those of another."""
     with lexicon_path(name).open(encoding="utf-8") as file:
-        content: dict[str, Any] = yaml.load(
-            file, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        )
+        content = yaml.load(file, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     base = content.pop("extends", None)
-    if base is None:
-        return content
-    merged: dict[str, Any] = _merged(read_lexicon(base), content)
+    merged: dict[str, Any] = _merged(read_lexicon(base), content) if base else content
     return merged
 
 
 def _merged(base: Any, extension: Any) -> Any:
-    if isinstance(base, Mapping):
-        keys = list(base) + [key for key in extension if key not in base]
-        return {
-            key: _merged(base[key], extension[key])
-            if key in base and key in extension
-            else base.get(key, extension.get(key))
-            for key in keys
-        }
-    return list(base) + list(extension)
+    if isinstance(base, list):
+        return base + extension
+    shared = {key: _merged(base[key], extension[key]) for key in base if key in extension}
+    return base | extension | shared
 
 
 @lru_cache(maxsize=4)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from nmt.grammar.clause import (
     Wish,
-    english_predicate,
     english_question,
     english_statement,
     german_verb_first,
@@ -25,11 +24,11 @@ from nmt.grammar.subordinate import (
     SHORTEST,
     SHORTEST_COMPLEX,
     SHORTEST_SHARED,
-    THAT,
     beside,
+    clause_after,
     saying,
+    sharing,
     subordinate,
-    two_predicates,
 )
 from nmt.grammar.tokens import COMMA, Draw, Table, Words, finished
 
@@ -84,10 +83,7 @@ def _shared(draw: Draw, words: int) -> Words:
     """Two verb phrases with one subject."""
     if words < SHORTEST_SHARED:
         return _alone(draw, words)
-    left, right = two_predicates(draw, words, wish=Wish(front=True))
-    key = draw.key()
-    english = [*english_statement(left), ("and", key), *english_predicate(right)]
-    return english, [*german_verb_second(left), ("und", key), *german_verb_second(right)]
+    return sharing(draw, words, wish=Wish(front=True), order=german_verb_second)
 
 
 def _joined(draw: Draw, words: int) -> Words:
@@ -107,11 +103,7 @@ def _joined(draw: Draw, words: int) -> Words:
 def _after(draw: Draw, words: int) -> Words:
     """A main clause and a subordinate clause behind it."""
     conjunction = draw.pick(ANY if words >= SHORTEST_ROOMY else SHORT)
-    rest = words - len(conjunction.english)
-    first = draw.integer(SHORTEST, min(LONGEST, rest - SHORTEST))
-    clause = beside(draw, first, conjunction, front=True)
-    inner = subordinate(draw, rest - first, conjunction)
-    return (english_statement(clause) + inner[0], [*german_verb_second(clause), COMMA, *inner[1]])
+    return clause_after(draw, words, conjunction, order=german_verb_second, depth=1, front=True)
 
 
 def _before(draw: Draw, words: int) -> Words:
@@ -129,9 +121,7 @@ def _before(draw: Draw, words: int) -> Words:
 
 def _that(draw: Draw, words: int) -> Words:
     """A verb of saying or thinking and its that-clause."""
-    clause, verb, rest = saying(draw, words, wish=Wish(front=True))
-    inner = subordinate(draw, rest, THAT, above=verb)
-    return (english_statement(clause) + inner[0], [*german_verb_second(clause), COMMA, *inner[1]])
+    return saying(draw, words, wish=Wish(front=True), order=german_verb_second)
 
 
 _MAKERS: dict[str, Callable[[Draw, int], Words]] = {

@@ -6,12 +6,12 @@ What keeps them to one reading: nothing follows a nested clause, and the first o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from nmt.grammar.clause import Clause, Wish, english_predicate, english_statement, german_verb_last
 from nmt.grammar.clauses import build_clause
-from nmt.grammar.noun_phrases import NounPhrase
-from nmt.grammar.tokens import COMMA, Draw, Table, Words
+from nmt.grammar.tokens import COMMA, Draw, Table, Token, Words
 from nmt.grammar.words import Verb
 
 SHORTEST = 2  # English words of a clause
@@ -20,6 +20,8 @@ SHORTEST_COMPLEX = 5  # English words of a sentence of two clauses
 SHORTEST_SHARED = 7  # English words of two predicates with one subject
 SHORTEST_NESTED = 10  # the same inside a subordinate clause: `as soon as` twice takes four
 DEEPEST = 3
+
+Order = Callable[[Clause], list[Token]]  # the German one of `clause`
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +87,16 @@ def subordinate(
     )
 
 
+def clause_after(
+    draw: Draw, words: int, conjunction: Conjunction, *, order: Order, depth: int, front: bool
+) -> Words:
+    """A clause in a German order and a subordinate clause behind it."""
+    rest = words - len(conjunction.english)
+    first = draw.integer(SHORTEST, min(LONGEST, rest - SHORTEST))
+    clause = beside(draw, first, conjunction, front=front)
+    return _followed(clause, order, subordinate(draw, rest - first, conjunction, depth=depth))
+
+
 def beside(draw: Draw, words: int, conjunction: Conjunction, *, front: bool) -> Clause:
     """The clause to which a clause with the conjunction is added."""
     if not conjunction.temporal:
@@ -94,43 +106,32 @@ def beside(draw: Draw, words: int, conjunction: Conjunction, *, front: bool) -> 
 
 
 def saying(
-    draw: Draw, words: int, *, wish: Wish, above: Verb | None = None
-) -> tuple[Clause, Verb, int]:
-    """A clause that governs a that-clause, its verb, and the words left after `that`."""
+    draw: Draw, words: int, *, wish: Wish, order: Order, depth: int = 1, above: Verb | None = None
+) -> Words:
+    """A clause with a verb of saying or thinking, not `above`, and its that-clause at `depth`."""
     first = draw.integer(2, min(5, words - 1 - SHORTEST))
     verb = draw.pick_other(draw.lexicon.verbs.clausal, above)
-    wish = Wish(
-        verb=verb,
-        tenses=wish.tenses,
-        mid=wish.mid,
-        front=wish.front,
-        relative=False,
-        longest_subject=4,
-    )
+    wish = replace(wish, verb=verb, relative=False, longest_subject=4)
     clause = build_clause(draw, first, wish)
-    return clause, verb, max(SHORTEST, words - 1 - len(english_statement(clause)))
+    rest = max(SHORTEST, words - 1 - len(english_statement(clause)))
+    return _followed(clause, order, subordinate(draw, rest, THAT, depth=depth, above=verb))
 
 
-def two_predicates(draw: Draw, words: int, *, wish: Wish) -> tuple[Clause, Clause]:
-    """Two clauses for one subject, which the second leaves out."""
+def sharing(draw: Draw, words: int, *, wish: Wish, order: Order) -> Words:
+    """Two clauses with `and` for one subject, which the second leaves out."""
     first = draw.integer(3, words - 1 - SHORTEST)
-    wish = Wish(
-        verb=draw.pick(draw.lexicon.verbs.action(first)),
-        tenses="plain",
-        relative=False,
-        front=wish.front,
-        mid=wish.mid,
-        longest_subject=4,
-    )
-    left = build_clause(draw, first, wish)
-    subject = left.subject
+    verb = draw.pick(draw.lexicon.verbs.action(first))
+    plain = replace(wish, verb=verb, tenses="plain", relative=False, longest_subject=4)
+    left = build_clause(draw, first, plain)
+    subject = replace(left.subject, english=[], german=[], adjective=None, pronoun=False)
     rest = words - 1 - first
-    shared = NounPhrase(
-        [], [], subject.agreement, subject.column, subject.noun_class, first=subject.first
-    )
     verb = draw.pick(draw.lexicon.verbs.action_of(subject.noun_class, rest + 1))
-    wish = Wish(verb=verb, subject=shared, tenses="plain", mid=wish.mid)
-    return left, build_clause(draw, rest, wish)
+    right = build_clause(draw, rest, Wish(verb=verb, subject=subject, tenses="plain", mid=wish.mid))
+    key = draw.key()
+    return (
+        [*english_statement(left), ("and", key), *english_predicate(right)],
+        [*order(left), ("und", key), *order(right)],
+    )
 
 
 def _content(
@@ -140,7 +141,7 @@ def _content(
     complex_one = words >= SHORTEST_NESTED and depth < DEEPEST and draw.flip(0.25)
     if words <= LONGEST and not complex_one:
         if words >= SHORTEST_SHARED and draw.flip(0.12):
-            return _shared(draw, words, wish)
+            return sharing(draw, words, wish=wish, order=german_verb_last)
         if conjunction.temporal:
             wish.verb = draw.pick(draw.lexicon.verbs.action(words))
         clause = build_clause(draw, words, wish)
@@ -151,40 +152,21 @@ def _content(
     elif depth < DEEPEST:
         shape = draw.pick(_DEEP_SHAPES)
     if shape == "that":
-        clause, verb, rest = saying(draw, words, wish=wish, above=above)
-        return _nested(clause, subordinate(draw, rest, THAT, depth=depth + 1, above=verb))
+        return saying(draw, words, wish=wish, order=german_verb_last, depth=depth + 1, above=above)
     if shape == "after":
-        return _followed(draw, words, conjunction)
+        other = draw.pick_other(FRONTED, conjunction)
+        return clause_after(draw, words, other, order=german_verb_last, depth=DEEPEST, front=False)
     return _doubled(draw, words, conjunction)
 
 
-def _nested(clause: Clause, inner: Words) -> Words:
-    return english_statement(clause) + inner[0], [*german_verb_last(clause), COMMA, *inner[1]]
-
-
-def _shared(draw: Draw, words: int, wish: Wish) -> Words:
-    left, right = two_predicates(draw, words, wish=wish)
-    key = draw.key()
-    return (
-        [*english_statement(left), ("and", key), *english_predicate(right)],
-        [*german_verb_last(left), ("und", key), *german_verb_last(right)],
-    )
-
-
-def _followed(draw: Draw, words: int, outer: Conjunction) -> Words:
-    """A clause with another kind of clause behind it."""
-    conjunction = draw.pick_other(FRONTED, outer)
-    rest = words - len(conjunction.english)
-    first = draw.integer(SHORTEST, min(LONGEST, rest - SHORTEST))
-    clause = beside(draw, first, conjunction, front=False)
-    return _nested(clause, subordinate(draw, rest - first, conjunction, depth=DEEPEST))
+def _followed(clause: Clause, order: Order, inner: Words) -> Words:
+    return english_statement(clause) + inner[0], [*order(clause), COMMA, *inner[1]]
 
 
 def _doubled(draw: Draw, words: int, conjunction: Conjunction) -> Words:
     """Two clauses with the same conjunction: `that ... and that ...`."""
     rest = words - 1 - len(conjunction.english)
-    most = min(LONGEST - 3, rest - SHORTEST)
-    first = draw.integer(SHORTEST, most)
+    first = draw.integer(SHORTEST, min(LONGEST - 3, rest - SHORTEST))
     wish = Wish(tenses=conjunction.tenses, mid=not conjunction.temporal, relative=False)
     left = build_clause(draw, first, wish)
     right = subordinate(draw, rest - first, conjunction, depth=DEEPEST)

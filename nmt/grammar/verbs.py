@@ -7,13 +7,22 @@ The tense mapping, one to one: simple present = Präsens, present perfect = Perf
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nmt.grammar import determiners, german
 from nmt.grammar.determiners import CAN, MAY, MUST, SHOULD, WANT, Modal
 from nmt.grammar.tokens import Draw, Table, Token, zipf, zipf_table
-from nmt.grammar.words import DO, HAVE, Preposition, Slot, Verb, read_copula, read_verb
+from nmt.grammar.words import (
+    BE,
+    DO,
+    HAVE,
+    Preposition,
+    Slot,
+    Verb,
+    english_participle,
+    third_person,
+)
 
 # How often each frame is used in a clause with room for all of them.
 FRAME_WEIGHTS = {
@@ -26,6 +35,17 @@ FRAME_WEIGHTS = {
     "prepositional": 0.06,
     "locative": 0.06,
 }
+_LEAST_WORDS = {  # English words of a clause, without particles
+    "intransitive": 2,
+    "locative": 5,
+    "transitive": 3,
+    "dative": 3,
+    "ditransitive": 4,
+    "prepositional": 4,
+    "motion": 5,
+    "clausal": 2,
+}
+_PLACES = {"locative": "place", "motion": "direction"}  # their kind of prepositions
 SHORTEST_CLAUSE = 2
 LONG_CLAUSE = 8  # from so many words on, tables are the same and intransitive verbs rarer
 
@@ -55,8 +75,8 @@ class VerbTables:
             for frame, listed in content.items()
         }
         self.by_frame["copula"] = [
-            read_copula(slot(classes), passing=False),
-            read_copula(slot(("person", "animal")), passing=True),
+            _copula(slot(classes), passing=False),
+            _copula(slot(("person", "animal")), passing=True),
         ]
         self.clausal = zipf_table(self.by_frame["clausal"])
         weights = {
@@ -124,27 +144,60 @@ def _by_length(weights: Mapping[Verb, float]) -> dict[int, Table[Verb]]:
 
 
 def _verb(
-    entry: Mapping[str, Any],
-    frame: str,
-    slot: Slots,
-    prepositions: Mapping[str, list[Preposition]],
+    entry: Mapping[str, Any], frame: str, slot: Slots, places: Mapping[str, list[Preposition]]
 ) -> Verb:
+    """A verb from its lexicon line, in one of the frames."""
+    base, *particles = entry["en"].split()
+    prefix, _, stem = entry["de"].rpartition("|")
     classes = tuple(entry.get("of", ()))
-    choices = None
-    if frame == "locative":
-        choices = zipf_table(_narrowed(prepositions["place"], classes, slot))
-    elif frame == "motion":
-        choices = zipf_table(_narrowed(prepositions["direction"], classes, slot))
-    elif frame == "prepositional":
-        words = tuple(entry["en"].split()[1:])
+    objects = slot(classes) if classes else None
+    prepositions = None
+    if frame == "prepositional":
         case = german.CASES[entry["case"]]
-        choices = zipf_table([Preposition(words, entry["prep"], case, slot(classes))])
-    return read_verb(
-        entry,
+        prepositions = [Preposition(tuple(particles), entry["prep"], case, slot(classes))]
+        particles = []
+    elif frame in _PLACES:
+        prepositions = _narrowed(places[_PLACES[frame]], classes, slot)
+        objects = None
+    return Verb(
+        english=(base, third_person(base), base),
+        base=base,
+        participle=entry.get("pp", english_participle(base)).split()[0],
+        particles=tuple(particles),
+        german=german.present_forms(stem, third=entry.get("er"), first=entry.get("ich")),
+        infinitive=prefix + stem,
+        german_participle=prefix + (entry.get("part") or german.participle_of(stem)),
+        prefix=prefix,
+        auxiliary=german.SEIN if entry.get("aux") == "sein" else german.HABEN,
         frame=frame,
+        case=german.DATIVE if frame == "dative" else german.ACCUSATIVE,
         subject=slot(tuple(entry["subject"])),
-        object_slot=slot(classes) if classes and frame not in ("locative", "motion") else None,
-        prepositions=choices,
+        object=objects,
+        prepositions=zipf_table(prepositions) if prepositions else None,
+        state=entry.get("kind") == "state",
+        negatable=entry.get("negatable", True),
+        pronouns=entry.get("pronouns", True),
+        manner="manner" in entry.get("with", ()),
+        place="place" in entry.get("with", ()),
+        least=_LEAST_WORDS[frame] + len(particles),
+    )
+
+
+def _copula(subject: Slot, *, passing: bool) -> Verb:
+    """`be` / `sein` with a predicative adjective: the one verb that the lexicon does not list."""
+    return Verb(
+        english=BE,
+        base="be",
+        participle="been",
+        german=german.SEIN,
+        infinitive="sein",
+        german_participle="gewesen",
+        auxiliary=german.SEIN,
+        frame="copula",
+        case=german.NOMINATIVE,
+        subject=subject,
+        passing=passing,
+        least=3,
     )
 
 
@@ -153,11 +206,7 @@ def _narrowed(
 ) -> list[Preposition]:
     """The prepositions that go with some of the classes, with those classes only."""
     shared = [(choice, tuple(c for c in choice.slot.classes if c in classes)) for choice in choices]
-    return [
-        Preposition(choice.english, choice.german, choice.case, slot(names))
-        for choice, names in shared
-        if names
-    ]
+    return [replace(choice, slot=slot(names)) for choice, names in shared if names]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

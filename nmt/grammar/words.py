@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nmt.checks import UserError
 from nmt.grammar import german
 from nmt.grammar.tokens import Table
 
@@ -17,14 +16,12 @@ UNOWNED, OWNED, RELATED = 0, 1, 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noun:
-    """A noun, its forms by case.
+    """A noun; the German forms are by case, those of the plural empty when there is none.
 
     Attributes:
         english: Singular and plural.
         article: `a` or `an`.
         gender: Column of the singular in tables of `german`.
-        singular: German forms by case.
-        plural: German forms by case, empty when there is no plural.
         noun_class: Semantic class, for selectional preferences.
         bare: The singular may lack any article (`milk`).
         relation: `UNOWNED`, `OWNED` or `RELATED`.
@@ -61,8 +58,6 @@ class Adverb:
     """An adverbial of fixed words.
 
     Attributes:
-        english: English words.
-        german: German words.
         links: Word positions (English, German, sure).
         tenses: Tenses that a time goes with.
         article: `a` or `an` before it, for an adverb of degree.
@@ -100,7 +95,7 @@ class Preposition:
     slot: Slot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Verb:
     """A verb with its frame.
 
@@ -111,43 +106,34 @@ class Verb:
         frame: `intransitive`, `locative`, `transitive`, `dative`, `ditransitive`,
             `prepositional`, `motion`, `clausal` or `copula`.
         prepositions: The choices of a `locative`, `motion` or `prepositional` verb, else None.
+        passing: A copula whose adjective tells a state that ends, so that the perfect makes sense.
         least: Fewest English words of a clause with this verb.
     """
 
     english: tuple[str, str, str]
     base: str
     participle: str
-    particles: tuple[str, ...]
+    particles: tuple[str, ...] = ()
     german: tuple[str, str, str]
     infinitive: str
     german_participle: str
-    prefix: str
+    prefix: str = ""
     auxiliary: tuple[str, str, str]
     frame: str
     case: int
     subject: Slot
-    object: Slot | None
-    prepositions: Table[Preposition] | None
-    state: bool
-    passing: bool
-    negatable: bool
-    pronouns: bool
-    manner: bool
-    place: bool
+    object: Slot | None = None
+    prepositions: Table[Preposition] | None = None
+    state: bool = False
+    passing: bool = False
+    negatable: bool = True
+    pronouns: bool = True
+    manner: bool = False
+    place: bool = False
     least: int
 
 
 _WITHOUT_OWNER = frozenset({"cause", "drink", "staple"})
-_LEAST_WORDS = {
-    "intransitive": 2,
-    "locative": 5,
-    "transitive": 3,
-    "dative": 3,
-    "ditransitive": 4,
-    "prepositional": 4,
-    "motion": 5,
-    "clausal": 2,
-}
 
 
 def read_noun(entry: Mapping[str, Any], *, noun_class: str, bare: bool) -> Noun:
@@ -161,17 +147,16 @@ def read_noun(entry: Mapping[str, Any], *, noun_class: str, bare: bool) -> Noun:
         oblique=entry.get("den"),
         plural=entry.get("die"),
     )
-    word = entry["en"]
-    many = entry.get("ens") or english_plural(word)
+    relation = OWNED if entry.get("owned", noun_class not in _WITHOUT_OWNER) else UNOWNED
     return Noun(
-        (word, many),
-        _article(entry),
-        gender,
-        singular,
-        plural,
-        noun_class,
+        english=(entry["en"], entry.get("ens") or english_plural(entry["en"])),
+        article=_article(entry),
+        gender=gender,
+        singular=singular,
+        plural=plural,
+        noun_class=noun_class,
         bare=bare and not plural,
-        relation=_relation(entry, noun_class),
+        relation=RELATED if entry.get("related") else relation,
     )
 
 
@@ -196,8 +181,6 @@ def read_adverb(entry: Mapping[str, Any]) -> Adverb:
     for link in named:
         left, right = link.removesuffix("?").split("-")
         links.append((int(left), int(right), not link.endswith("?")))
-    if any(left >= len(source) or right >= len(target) for left, right, _ in links):
-        raise UserError(f"the links of {entry['en']!r} point outside its words: correct `links`")
     return Adverb(
         english=source,
         german=target,
@@ -208,85 +191,9 @@ def read_adverb(entry: Mapping[str, Any]) -> Adverb:
     )
 
 
-def read_verb(
-    entry: Mapping[str, Any],
-    *,
-    frame: str,
-    subject: Slot,
-    object_slot: Slot | None,
-    prepositions: Table[Preposition] | None,
-) -> Verb:
-    """A verb from its lexicon line, in one of the frames."""
-    base, *particles = entry["en"].split()
-    prefix, _, stem = entry["de"].rpartition("|")
-    participle = entry.get("part") or german.participle_of(stem)
-    if frame == "prepositional":
-        particles = []
-    options = entry.get("with", ())
-    return Verb(
-        english=(base, third_person(base), base),
-        base=base,
-        participle=entry.get("pp", english_participle(base)).split()[0],
-        particles=tuple(particles),
-        german=german.present_forms(stem, third=entry.get("er"), first=entry.get("ich")),
-        infinitive=prefix + stem,
-        german_participle=prefix + participle,
-        prefix=prefix,
-        auxiliary=german.SEIN if entry.get("aux") == "sein" else german.HABEN,
-        frame=frame,
-        case=german.DATIVE if frame == "dative" else german.ACCUSATIVE,
-        subject=subject,
-        object=object_slot,
-        prepositions=prepositions,
-        state=entry.get("kind") == "state",
-        passing=False,
-        negatable=entry.get("negatable", True),
-        pronouns=entry.get("pronouns", True),
-        manner="manner" in options,
-        place="place" in options,
-        least=_LEAST_WORDS[frame] + len(particles),
-    )
-
-
-def read_copula(subject: Slot, *, passing: bool) -> Verb:
-    """`be` / `sein` with a predicative adjective: the one verb that the lexicon does not list.
-
-    With `passing` the adjective tells a state that ends, and the perfect makes sense.
-    """
-    return Verb(
-        english=BE,
-        base="be",
-        participle="been",
-        particles=(),
-        german=german.SEIN,
-        infinitive="sein",
-        german_participle="gewesen",
-        prefix="",
-        auxiliary=german.SEIN,
-        frame="copula",
-        case=german.NOMINATIVE,
-        subject=subject,
-        object=None,
-        prepositions=None,
-        state=False,
-        passing=passing,
-        negatable=True,
-        pronouns=False,
-        manner=False,
-        place=False,
-        least=3,
-    )
-
-
-def _relation(entry: Mapping[str, Any], noun_class: str) -> int:
-    if entry.get("related", False):
-        return RELATED
-    return OWNED if entry.get("owned", noun_class not in _WITHOUT_OWNER) else UNOWNED
-
-
 def _article(entry: Mapping[str, Any]) -> str:
-    default = "an" if starts_with_vowel(entry["en"]) else "a"
-    return str(entry.get("article", default))
+    """`a` or `an`, by the spelling unless the lexicon says otherwise."""
+    return str(entry.get("article", "an" if entry["en"][0] in VOWELS else "a"))
 
 
 SIBILANTS = ("s", "x", "z", "ch", "sh")
@@ -319,8 +226,3 @@ def english_participle(verb: str) -> str:
     if verb.endswith("y") and verb[-2] not in VOWELS:
         return verb[:-1] + "ied"
     return verb + "ed"
-
-
-def starts_with_vowel(word: str) -> bool:
-    """Whether `an` goes before the word as spelled; the lexicon overrides it (`article: an`)."""
-    return word[0] in VOWELS
