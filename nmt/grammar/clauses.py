@@ -265,7 +265,7 @@ def _add_relative_clause(draw: Draw, head: NounPhrase, *, words: int) -> None:
     kind = draw.pick(_KINDS.get(head.noun_class, _THING))
     if kind == "place" and words < SHORTEST_RELATIVE + 1:
         kind = "subject"
-    if kind == "object" and draw.lexicon.verbs.with_object(head.noun_class, words) is None:
+    if kind == "object" and words not in draw.lexicon.verbs.with_object[head.noun_class]:
         kind = "subject"
     english, german_words = _MAKERS[kind](draw, head, words)
     head.english += english
@@ -283,15 +283,13 @@ def _as_subject(draw: Draw, head: NounPhrase, words: int) -> Words:
         head.noun_class,
         adjective=head.adjective,
     )
-    verb = draw.pick(draw.lexicon.verbs.of(head.noun_class, words))
+    verb = draw.pick(draw.lexicon.verbs.of[head.noun_class](words))
     clause = build_clause(draw, words, Wish(verb=verb, subject=pronoun, relative=False))
     return english_statement(clause), german_verb_last(clause)
 
 
 def _as_object(draw: Draw, head: NounPhrase, words: int) -> Words:
-    table = draw.lexicon.verbs.with_object(head.noun_class, words)
-    assert table is not None
-    verb = draw.pick(table)
+    verb = draw.pick(draw.lexicon.verbs.with_object[head.noun_class](words))
     key = draw.key()
     if verb.prepositions is None:
         pronoun = "whom" if head.noun_class == "person" else "that"
@@ -319,7 +317,7 @@ def _as_owner(draw: Draw, head: NounPhrase, words: int) -> Words:
         german.PLURAL if many else noun.gender,
         noun.noun_class,
     )
-    verb = draw.pick(draw.lexicon.verbs.of(noun.noun_class, words - 1))
+    verb = draw.pick(draw.lexicon.verbs.of[noun.noun_class](words - 1))
     clause = build_clause(draw, words, Wish(verb=verb, subject=subject, relative=False))
     return english_statement(clause), german_verb_last(clause)
 

@@ -29,23 +29,23 @@ class Determiner:
 
 
 THE = Determiner(("the", "the"), german.DEFINITE, "weak")
-AN = Determiner(("a", None), german.ein_word("ein"), "mixed")
+AN = Determiner(("a", None), german.inflected(german.EIN_WORD, "ein"), "mixed")
 NONE = Determiner(("", ""), german.invariable(""), "strong")
-THIS = Determiner(("this", "these"), german.der_word("dies"), "weak")
-EVERY = Determiner(("every", None), german.der_word("jed"), "weak")
-MY = Determiner(("my", "my"), german.ein_word("mein"), "mixed")
-HIS = Determiner(("his", "his"), german.ein_word("sein"), "mixed")
-HER = Determiner(("her", "her"), german.ein_word("ihr"), "mixed")
-OUR = Determiner(("our", "our"), german.ein_word("unser"), "mixed")
-MANY_ = Determiner((None, "many"), german.der_word("viel"), "strong")
-SOME = Determiner((None, "some"), german.der_word("einig"), "strong")
+THIS = Determiner(("this", "these"), german.inflected(german.DER_WORD, "dies"), "weak")
+EVERY = Determiner(("every", None), german.inflected(german.DER_WORD, "jed"), "weak")
+MY = Determiner(("my", "my"), german.inflected(german.EIN_WORD, "mein"), "mixed")
+HIS = Determiner(("his", "his"), german.inflected(german.EIN_WORD, "sein"), "mixed")
+HER = Determiner(("her", "her"), german.inflected(german.EIN_WORD, "ihr"), "mixed")
+OUR = Determiner(("our", "our"), german.inflected(german.EIN_WORD, "unser"), "mixed")
+MANY_ = Determiner((None, "many"), german.inflected(german.DER_WORD, "viel"), "strong")
+SOME = Determiner((None, "some"), german.inflected(german.DER_WORD, "einig"), "strong")
 TWO = Determiner((None, "two"), german.invariable("zwei"), "strong")
 THREE = Determiner((None, "three"), german.invariable("drei"), "strong")
-NOT_A = Determiner(("a", None), german.ein_word("kein"), "mixed")
-NOT_ANY = Determiner(("", ""), german.ein_word("kein"), "mixed")
+NOT_A = Determiner(("a", None), german.inflected(german.EIN_WORD, "kein"), "mixed")
+NOT_ANY = Determiner(("", ""), german.inflected(german.EIN_WORD, "kein"), "mixed")
 
 Numbers = tuple[Table[Determiner], Table[Determiner], Table[Determiner]]
-#: Tables by the relation of the noun (`entries.UNOWNED` ...), then by number (`SINGULAR` ...).
+#: Tables by the relation of the noun (`words.UNOWNED` ...), then by number (`SINGULAR` ...).
 Choices = tuple[Numbers, Numbers, Numbers]
 
 _Weights = dict[Determiner, float]
@@ -53,7 +53,7 @@ _POINTED: _Weights = {THE: 45.0, THIS: 6.0}
 _POSSESSIVES: _Weights = {MY: 8.0, HIS: 6.0, HER: 6.0, OUR: 4.0}
 _POSSESSED: _Weights = {THE: 20.0, THIS: 1.0, MY: 12.0, HIS: 10.0, HER: 10.0, OUR: 6.0}
 _ONE: _Weights = {AN: 25.0}
-_EVERY: _Weights = {EVERY: 4.0}
+_EACH: _Weights = {AN: 25.0, EVERY: 4.0}
 _SEVERAL: _Weights = {MANY_: 7.0, SOME: 6.0, TWO: 5.0, THREE: 2.0}
 _BARE: _Weights = {NONE: 16.0}
 
@@ -68,9 +68,9 @@ def _choices(singular: _Weights, plural: _Weights, mass: _Weights) -> Choices:
 
 
 #: Anything, with room for at least one word beside the noun.
-ANY = _choices(_ONE | _EVERY, _SEVERAL | _BARE, _BARE)
+ANY = _choices(_EACH, _SEVERAL | _BARE, _BARE)
 #: The same for four words, of which a noun without determiner could fill only three.
-FULL = _choices(_ONE | _EVERY, _SEVERAL, {})
+FULL = _choices(_EACH, _SEVERAL, {})
 #: Parts of a coordination, heads of a relative clause and objects of a preposition. Neither
 #: numerals nor bare plurals: `in zwei Schulen` would be both `in` and `into two schools`.
 PLAIN = _choices(_ONE, {}, {})

@@ -49,13 +49,14 @@ _MIXED: Forms = (
 )
 ADJECTIVE_ENDINGS: dict[Declension, Forms] = {"weak": _WEAK, "mixed": _MIXED, "strong": _STRONG}
 
-_DER_WORD: Forms = (
+# Endings of `dies-`, `jed-`, `viel-`, as the definite article's; of `ein`, `mein`, thrice none.
+DER_WORD: Forms = (
     ("er", "en", "em", "es"),
     ("e", "e", "er", "er"),
     ("es", "es", "em", "es"),
     ("e", "e", "en", "er"),
 )
-_EIN_WORD: Forms = (
+EIN_WORD: Forms = (
     ("", "en", "em", "es"),
     ("e", "e", "er", "er"),
     ("", "", "em", "es"),
@@ -77,14 +78,9 @@ CONTRACTIONS = {
 }
 
 
-def der_word(stem: str) -> Forms:
-    """The forms of `dies-`, `jed-`, `viel-`: endings like the definite article's."""
-    return tuple(tuple(stem + ending for ending in row) for row in _DER_WORD)  # type: ignore[misc]
-
-
-def ein_word(stem: str) -> Forms:
-    """The forms of `ein`, `kein`, `mein`: no ending in three places."""
-    return tuple(tuple(stem + ending for ending in row) for row in _EIN_WORD)  # type: ignore[misc]
+def inflected(endings: Forms, stem: str) -> Forms:
+    """The forms of a determiner: its stem with `DER_WORD` or `EIN_WORD`."""
+    return tuple(tuple(stem + ending for ending in row) for row in endings)  # type: ignore[misc]
 
 
 def invariable(word: str) -> Forms:
@@ -97,12 +93,8 @@ def noun_forms(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The singular and plural of a noun by case; the plural is empty where there is none.
 
-    Args:
-        nominative: The dictionary form.
-        gender: `MASCULINE`, `FEMININE` or `NEUTER`.
-        genitive: The genitive singular, or None for the regular one.
-        oblique: The one form of all other singular cases of a weak noun, or None.
-        plural: The nominative plural, or None.
+    `oblique` is the one form of all other singular cases of a weak noun (`den Studenten`);
+    `genitive` is None for a regular one.
     """
     if oblique is not None:
         singular = (nominative, oblique, oblique, oblique)
@@ -124,17 +116,17 @@ def adjective_forms(stem: str) -> dict[str, str]:
 def present_forms(infinitive: str, *, third: str | None, first: str | None) -> tuple[str, str, str]:
     """First and third person singular and the plural in the present, without separable prefix."""
     stem = infinitive.removesuffix("n").removesuffix("e")
-    if first is None:
-        # Verbs in -eln drop the e of the stem: lächeln, ich lächle.
-        first = stem[:-2] + "le" if infinitive.endswith("eln") else stem + "e"
-    if third is None:
-        third = stem + ("et" if stem.endswith(("d", "t", "chn", "ffn")) else "t")
-    return first, third, infinitive
+    # Verbs in -eln drop the e of the stem: lächeln, ich lächle.
+    regular = stem[:-2] + "le" if infinitive.endswith("eln") else stem + "e"
+    return first or regular, third or _with_t(stem), infinitive
 
 
 def participle_of(infinitive: str) -> str:
     """The regular participle: `gekauft`, `gearbeitet`; no ge- after be-, ver-, er- or in -ieren."""
     stem = infinitive.removesuffix("n").removesuffix("e")
-    ending = "et" if stem.endswith(("d", "t", "chn", "ffn")) else "t"
     inseparable = infinitive.startswith(("be", "ver", "er", "ent", "zer")) and len(stem) > 4
-    return ("" if inseparable or infinitive.endswith("ieren") else "ge") + stem + ending
+    return ("" if inseparable or infinitive.endswith("ieren") else "ge") + _with_t(stem)
+
+
+def _with_t(stem: str) -> str:
+    return stem + ("et" if stem.endswith(("d", "t", "chn", "ffn")) else "t")

@@ -1,7 +1,7 @@
 """Noun phrases of one to nine words: pronouns, names, nouns with what belongs to them.
 
 Longer ones are two noun groups, coordinated or the second in the genitive. Relative clauses are put
-behind noun groups in `arguments`.
+behind noun groups in `clauses`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def noun_group(
         many: 1 for the plural, else 0.
         determiner: One that occurs in this number.
         modifiers: 0 for none, 1 for an adjective, 2 for an adjective with `very` or the like.
-        case: The German case.
+        case: Index of the German case.
         negation: The link key of `not` when the determiner is `kein`.
     """
     column = german.PLURAL if many else noun.gender
@@ -83,8 +83,7 @@ def noun_group(
     key = negation or draw.key()
     if word:
         if word == "a":
-            follower = degree or adjective or noun
-            word = follower.article
+            word = (degree or adjective or noun).article
         english_words.append((word, -key if negation else key))
     if form:
         german_words.append((form, key))
@@ -126,13 +125,6 @@ def pronoun_phrase(draw: Draw, pronoun: Pronoun) -> NounPhrase:
     )
 
 
-def name_phrase(draw: Draw) -> NounPhrase:
-    """A name, the same in both languages and in every case."""
-    word = draw.pick(draw.lexicon.names)
-    key = draw.key()
-    return NounPhrase([(word, key)], [(word, key)], determiners.THIRD, german.MASCULINE)
-
-
 def one_word(
     draw: Draw, slot: Slot, *, case: int, pronouns: Table[Pronoun] | None, bare: bool
 ) -> NounPhrase | None:
@@ -142,18 +134,13 @@ def one_word(
         if kind == "pronoun" and pronouns is not None:
             return pronoun_phrase(draw, draw.pick(pronouns))
         if kind != "bare" or not bare:
-            return name_phrase(draw)
+            name = draw.pick(draw.lexicon.names), draw.key()
+            return NounPhrase([name], [name], determiners.THIRD, german.MASCULINE)
     noun = draw.pick(slot.nouns) if bare else None
     if noun is None or not (noun.plural or noun.bare):
         return None
-    return noun_group(
-        draw,
-        noun,
-        many=1 if noun.plural else 0,
-        determiner=determiners.NONE,
-        modifiers=0,
-        case=case,
-    )
+    many = 1 if noun.plural else 0
+    return noun_group(draw, noun, many=many, determiner=determiners.NONE, modifiers=0, case=case)
 
 
 def short_phrase(
@@ -175,13 +162,13 @@ def negated_phrase(draw: Draw, slot: Slot, *, words: int, case: int, negation: i
     noun = draw.pick(slot.nouns)
     many = 1 if noun.plural and (words == 1 or draw.pick(_NUMBER) == MANY) else 0
     bare = many or noun.bare
-    modifiers = min(words - (1 if bare else 2), 1)
+    modifiers = max(min(words - (1 if bare else 2), 1), 0)
     return noun_group(
         draw,
         noun,
         many=many,
         determiner=determiners.NOT_ANY if bare else determiners.NOT_A,
-        modifiers=max(modifiers, 0),
+        modifiers=modifiers,
         case=case,
         negation=negation,
     )
@@ -216,14 +203,8 @@ def long_phrase(draw: Draw, slot: Slot, *, words: int, case: int, choices: Choic
 
 
 def _with_genitive(draw: Draw, head: NounPhrase, *, words: int) -> NounPhrase:
-    owner = short_phrase(
-        draw,
-        draw.lexicon.slot(("person",)),
-        words=words,
-        case=german.GENITIVE,
-        choices=determiners.PLAIN,
-    )
-    key = owner.german[0][1]
-    head.english += [("of", -key), *owner.english]
+    person = draw.lexicon.slot(("person",))
+    owner = short_phrase(draw, person, words=words, case=german.GENITIVE, choices=determiners.PLAIN)
+    head.english += [("of", -owner.german[0][1]), *owner.english]
     head.german += owner.german
     return head

@@ -125,7 +125,7 @@ def sharing(draw: Draw, words: int, *, wish: Wish, order: Order) -> Words:
     left = build_clause(draw, first, plain)
     subject = replace(left.subject, english=[], german=[], adjective=None, pronoun=False)
     rest = words - 1 - first
-    verb = draw.pick(draw.lexicon.verbs.action_of(subject.noun_class, rest + 1))
+    verb = draw.pick(draw.lexicon.verbs.action_of[subject.noun_class](rest + 1))
     right = build_clause(draw, rest, Wish(verb=verb, subject=subject, tenses="plain", mid=wish.mid))
     key = draw.key()
     return (

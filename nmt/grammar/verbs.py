@@ -60,6 +60,13 @@ class VerbTables:
         slot: Gives the slot of some noun classes.
         prepositions: The prepositions of the lexicon by kind.
         classes: Noun classes that can be subjects of `be`; people and animals among them.
+
+    Attributes:
+        any: All but those that govern a that-clause (`clausal`).
+        action: The same without `be`.
+        of, action_of: By the class of the subject.
+        with_object: By the class of the one object, which counts as a word.
+        with_place: Something that happens at a place.
     """
 
     def __init__(
@@ -86,61 +93,55 @@ class VerbTables:
             for verb, weight in zipf(listed).items()
         }
 
-        def by_length(verbs: Iterable[Verb]) -> dict[int, Table[Verb]]:
-            return _by_length({verb: weights[verb] for verb in verbs})
+        def by_length(verbs: Iterable[Verb], *, least: int = SHORTEST_CLAUSE) -> VerbsByLength:
+            return VerbsByLength({verb: weights[verb] for verb in verbs}, least)
 
-        def about(verbs: Iterable[Verb], noun_class: str) -> dict[int, Table[Verb]]:
-            return by_length(verb for verb in verbs if noun_class in verb.subject.classes)
+        def about(verbs: Iterable[Verb], noun_class: str) -> VerbsByLength:
+            return by_length((v for v in verbs if noun_class in v.subject.classes), least=3)
 
         actions = [verb for verb in weights if verb.frame != "copula"]
         objects = [verb for verb in weights if verb.object and verb.frame != "ditransitive"]
-        self._any = by_length(weights)
-        self._action = by_length(actions)
-        self._with_place = by_length(verb for verb in weights if verb.place)
-        self._of = {name: about(weights, name) for name in classes}
-        self._action_of = {name: about(actions, name) for name in classes}
-        self._with_object = {
-            name: by_length(verb for verb in objects if verb.object and name in verb.object.classes)
+        self.any = by_length(weights)
+        self.action = by_length(actions)
+        self.with_place = by_length(verb for verb in weights if verb.place)
+        self.of = {name: about(weights, name) for name in classes}
+        self.action_of = {name: about(actions, name) for name in classes}
+        self.with_object = {
+            name: by_length((v for v in objects if v.object and name in v.object.classes), least=3)
             for name in classes
         }
 
-    def any(self, words: int) -> Table[Verb]:
-        """Verbs for a clause of so many English words."""
-        return self._any[min(max(words, SHORTEST_CLAUSE), LONG_CLAUSE)]
 
-    def action(self, words: int) -> Table[Verb]:
-        """The same without `be`."""
-        return self._action[min(max(words, SHORTEST_CLAUSE), LONG_CLAUSE)]
+class VerbsByLength:
+    """Tables of the verbs that fit into a clause, for each number of English words.
 
-    def of(self, noun_class: str, words: int) -> Table[Verb]:
-        """Verbs whose subject may be of the class, in a clause of at least three words."""
-        return self._of[noun_class][min(max(words, 3), LONG_CLAUSE)]
+    Args:
+        weights: All verbs; in long clauses intransitive ones are half as frequent.
+        least: Shorter clauses get the table for so many words.
+    """
 
-    def action_of(self, noun_class: str, words: int) -> Table[Verb]:
-        """The same without `be`; people and animals only."""
-        return self._action_of[noun_class][min(max(words, 3), LONG_CLAUSE)]
+    def __init__(self, weights: Mapping[Verb, float], least: int) -> None:
+        self._least = least
+        self._tables = {}
+        for words in range(least, LONG_CLAUSE + 1):
+            rarer = 0.5 if words == LONG_CLAUSE else 1.0
+            fitting = {
+                verb: weight * (rarer if verb.frame == "intransitive" else 1.0)
+                for verb, weight in weights.items()
+                if verb.least <= words
+            }
+            if fitting:
+                self._tables[words] = Table(fitting)
 
-    def with_object(self, noun_class: str, words: int) -> Table[Verb] | None:
-        """Verbs whose one object may be of the class, or None; the object counts as a word."""
-        return self._with_object[noun_class].get(min(max(words, 3), LONG_CLAUSE))
+    def __contains__(self, words: int) -> bool:
+        return self._length(words) in self._tables
 
-    def with_place(self, words: int) -> Table[Verb]:
-        """Verbs of something that happens at a place."""
-        return self._with_place[min(max(words, SHORTEST_CLAUSE), LONG_CLAUSE)]
+    def __call__(self, words: int) -> Table[Verb]:
+        """The verbs for a clause of so many English words."""
+        return self._tables[self._length(words)]
 
-
-def _by_length(weights: Mapping[Verb, float]) -> dict[int, Table[Verb]]:
-    """The verbs that fit each length; in long clauses intransitive ones are half as frequent."""
-    tables = {}
-    for words in range(SHORTEST_CLAUSE, LONG_CLAUSE + 1):
-        fitting = {
-            verb: weight * (0.5 if words == LONG_CLAUSE and verb.frame == "intransitive" else 1.0)
-            for verb, weight in weights.items()
-            if verb.least <= words
-        }
-        if fitting:
-            tables[words] = Table(fitting)
-    return tables
+    def _length(self, words: int) -> int:
+        return min(max(words, self._least), LONG_CLAUSE)
 
 
 def _verb(

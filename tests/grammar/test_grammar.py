@@ -43,22 +43,15 @@ def samples() -> list[GrammarPair]:
     seed=st.integers(0, 2**32),
     lexicon=st.sampled_from(["core", "full"]),
 )
-def test_length_is_met_within_two_words_and_links_are_in_range(length, seed, lexicon):
+def test_length_is_met_within_two_words_and_every_word_is_linked(length, seed, lexicon):
     pair = Grammar(lexicon=lexicon).pair(length, random.Random(seed))
     assert abs(words(pair.source) - length) <= 2
     assert words(pair.source) >= 3
     assert 1 <= pair.num_sentences <= 3
     assert not set(pair.sure) & set(pair.possible)
-    for source, target in pair.sure + pair.possible:
-        assert 0 <= source < words(pair.source)
-        assert 0 <= target < words(pair.target)
-
-
-def test_every_word_is_linked(samples):
-    for pair in samples:
-        linked = pair.sure + pair.possible
-        assert {source for source, _ in linked} == set(range(words(pair.source)))
-        assert {target for _, target in linked} == set(range(words(pair.target)))
+    linked = pair.sure + pair.possible
+    assert {source for source, _ in linked} == set(range(words(pair.source)))
+    assert {target for _, target in linked} == set(range(words(pair.target)))
 
 
 def test_links_are_sure_and_possible_by_key():
@@ -190,22 +183,11 @@ def test_lexicon_translates_each_lemma_in_one_way(name, least, most):
 
 
 def test_no_verb_looks_the_same_in_present_and_past():
-    same = {
-        "beat",
-        "bet",
-        "cast",
-        "cost",
-        "cut",
-        "hit",
-        "hurt",
-        "let",
-        "put",
-        "read",
-        "set",
-        "shut",
-    }
+    look_alike = "beat bet cast cost cut hit hurt let put read set shut"
     for name in ("core", "full"):
-        assert not same & {english for kind, english, _ in lemmas(name) if kind == "verb"}
+        assert not set(look_alike.split()) & {
+            english for kind, english, _ in lemmas(name) if kind == "verb"
+        }
 
 
 def test_changed_text_has_a_new_version():
