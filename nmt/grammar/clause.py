@@ -78,9 +78,8 @@ def english_statement(clause: Clause) -> list[Token]:
 
 def english_question(clause: Clause) -> list[Token]:
     """A yes/no question: the first auxiliary before the subject."""
-    group = clause.group
-    rest = [*group.auxiliary[1:], *clause.mid, *group.main, *clause.objects, *clause.end]
-    return [group.auxiliary[0], *clause.subject.english, *rest]
+    auxiliary, *rest = english_predicate(clause)
+    return [auxiliary, *clause.subject.english, *rest]
 
 
 def german_verb_second(clause: Clause) -> list[Token]:

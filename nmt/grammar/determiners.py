@@ -44,9 +44,8 @@ THREE = Determiner((None, "three"), german.invariable("drei"), "strong")
 NOT_A = Determiner(("a", None), german.inflected(german.EIN_WORD, "kein"), "mixed")
 NOT_ANY = Determiner(("", ""), german.inflected(german.EIN_WORD, "kein"), "mixed")
 
-Numbers = tuple[Table[Determiner], Table[Determiner], Table[Determiner]]
 #: Tables by the relation of the noun (`words.UNOWNED` ...), then by number (`SINGULAR` ...).
-Choices = tuple[Numbers, Numbers, Numbers]
+Choices = tuple[tuple[Table[Determiner], ...], ...]
 
 _Weights = dict[Determiner, float]
 _POINTED: _Weights = {THE: 45.0, THIS: 6.0}
@@ -63,8 +62,7 @@ def _choices(singular: _Weights, plural: _Weights, mass: _Weights) -> Choices:
     extra = (singular, plural, mass)
     unowned = tuple(Table(_POINTED | group) for group in extra)
     owned = tuple(Table(_POINTED | _POSSESSIVES | group) for group in extra)
-    related = (Table(_POSSESSED),) * 3
-    return unowned, owned, related  # type: ignore[return-value]
+    return unowned, owned, (Table(_POSSESSED),) * 3
 
 
 #: Anything, with room for at least one word beside the noun.

@@ -16,7 +16,6 @@ from nmt.grammar.tokens import Table, zipf, zipf_table
 from nmt.grammar.verbs import VerbTables
 from nmt.grammar.words import (
     Adjective,
-    Adverb,
     Noun,
     Preposition,
     Slot,
@@ -68,24 +67,22 @@ class Lexicon:
     """
 
     def __init__(self, content: Mapping[str, Any]) -> None:
-        bare = set(content["bare"])
         self.names: Table[str] = zipf_table(content["names"])
-        self.nouns: dict[str, list[Noun]] = {
+        self.nouns = {
             noun_class: [
-                read_noun(entry, noun_class=noun_class, bare=noun_class in bare) for entry in listed
+                read_noun(entry, noun_class=noun_class, bare=noun_class in content["bare"])
+                for entry in listed
             ]
             for noun_class, listed in content["nouns"].items()
         }
         self._slots: dict[tuple[str, ...], Slot] = {}
-        self.adjectives: list[Adjective] = [
-            read_adjective(entry) for entry in content["adjectives"]
-        ]
+        self.adjectives = [read_adjective(entry) for entry in content["adjectives"]]
         self.adjectives_of = {name: self._adjectives(name) for name in self.nouns}
         self.gradable_of = {name: self._adjectives(name, gradable=True) for name in self.nouns}
         self.passing_of = {
             name: self._adjectives(name, passing=True) for name in ("person", "animal")
         }
-        self.adverbs: dict[str, list[Adverb]] = {
+        self.adverbs = {
             kind: [read_adverb(entry) for entry in listed]
             for kind, listed in content["adverbs"].items()
         }
@@ -95,19 +92,27 @@ class Lexicon:
             tense: zipf_table([adverb for adverb in self.adverbs["time"] if tense in adverb.tenses])
             for tense in ("present", "perfect", "modal")
         }
-        self.prepositions: dict[str, list[Preposition]] = {
-            kind: [self._preposition(entry) for entry in listed]
+        prepositions = {
+            kind: [
+                Preposition(
+                    english=tuple(entry["en"].split()),
+                    german=entry["de"],
+                    case=german.CASES[entry["case"]],
+                    slot=self.slot(tuple(entry["of"])),
+                )
+                for entry in listed
+            ]
             for kind, listed in content["prepositions"].items()
         }
-        self.places = zipf_table(self.prepositions["place"])
-        self.causes = zipf_table(self.prepositions["cause"])
-        self.companions: Table[Noun] = zipf_table(
+        self.places = zipf_table(prepositions["place"])
+        self.causes = zipf_table(prepositions["cause"])
+        self.companions = zipf_table(
             [noun for name in ("animal", "person") for noun in self.nouns[name] if noun.relation]
         )
         self.verbs = VerbTables(
             content["verbs"],
             slot=self.slot,
-            prepositions=self.prepositions,
+            prepositions=prepositions,
             classes=tuple(name for name in self.nouns if name != "cause"),
         )
 
@@ -124,19 +129,12 @@ class Lexicon:
         self, noun_class: str, *, gradable: bool = False, passing: bool = False
     ) -> Table[Adjective]:
         """The adjectives that fit a noun of the class; `gradable` and `passing` demand as much."""
-        fitting = [
-            adjective
-            for adjective in self.adjectives
-            if noun_class in adjective.classes
-            and adjective.gradable >= gradable
-            and adjective.passing >= passing
-        ]
-        return zipf_table(fitting)
-
-    def _preposition(self, entry: Mapping[str, Any]) -> Preposition:
-        return Preposition(
-            english=tuple(entry["en"].split()),
-            german=entry["de"],
-            case=german.CASES[entry["case"]],
-            slot=self.slot(tuple(entry["of"])),
+        return zipf_table(
+            [
+                adjective
+                for adjective in self.adjectives
+                if noun_class in adjective.classes
+                and adjective.gradable >= gradable
+                and adjective.passing >= passing
+            ]
         )

@@ -173,11 +173,8 @@ class Grammar:
         german: list[Token] = []
         left = words
         for remaining in range(count, 0, -1):
-            low = max(
-                SHORTEST_SENTENCE,
-                left - LONGEST_SENTENCE * (remaining - 1),
-                left // (2 * remaining),
-            )
+            longest_rest = LONGEST_SENTENCE * (remaining - 1)
+            low = max(SHORTEST_SENTENCE, left - longest_rest, left // (2 * remaining))
             high = min(LONGEST_SENTENCE, left - SHORTEST_SENTENCE * (remaining - 1))
             size = left if remaining == 1 else draw.integer(low, min(high, 2 * left // remaining))
             made = sentence(draw, size)

@@ -26,14 +26,10 @@ Order = Callable[[Clause], list[Token]]  # the German one of `clause`
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Conjunction:
-    """A subordinating conjunction.
+    """A subordinating conjunction and the group of tenses in its clause.
 
-    Attributes:
-        english: Its English words.
-        german: Its one German word.
-        temporal: Wants neither `be` nor adverbs of frequency in its clause, neither `be` nor the
-            perfect in the clause beside it.
-        tenses: Group of tenses in its clause.
+    A `temporal` one wants neither `be` nor adverbs of frequency in its clause, neither `be` nor the
+    perfect in the clause beside it.
     """
 
     english: tuple[str, ...]
@@ -72,12 +68,8 @@ def subordinate(
 ) -> Words:
     """A subordinate clause, its conjunction not counted in `words`.
 
-    Args:
-        draw: Source of choices.
-        words: English words after the conjunction.
-        conjunction: What introduces it.
-        depth: 1 below a main clause; at most `DEEPEST` clauses are nested.
-        above: The verb of saying that governs it, not to be repeated at once.
+    `depth` is 1 below a main clause; at most `DEEPEST` clauses are nested. `above` is the verb of
+    saying that governs it, not to be repeated at once.
     """
     key = draw.key()
     content = _content(draw, words, conjunction, depth, above)

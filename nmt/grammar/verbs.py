@@ -317,28 +317,23 @@ def verb_group(
         finite = (verb.german[agreement], key)
         bracket = [(verb.prefix, key)] if verb.prefix else []
         last = [(verb.prefix + verb.german[agreement], key)]
+        auxiliary, main = [], [(verb.english[agreement], key), *particles]
         if verb.frame == "copula":
-            return VerbGroup(
-                [(verb.english[agreement], key), *nots], [], finite, [], last, negation
-            )
-        if negation or question:
-            auxiliary = [(DO[agreement], -key), *nots]
-            return VerbGroup(
-                auxiliary, [(verb.base, key), *particles], finite, bracket, last, negation
-            )
-        main = [(verb.english[agreement], key), *particles]
-        return VerbGroup([], main, finite, bracket, last, negation)
+            auxiliary, main = [*main, *nots], []
+        elif negation or question:
+            auxiliary, main = [(DO[agreement], -key), *nots], [(verb.base, key), *particles]
+        return VerbGroup(auxiliary, main, finite, bracket, last, negation)
     helper = draw.key()
-    if tense.name == "perfect":
+    if tense.modal is None:
         finite = (verb.auxiliary[agreement], helper)
         bracket = [(verb.german_participle, key)]
         auxiliary = [(HAVE[agreement], helper), *nots]
         main = [(verb.participle, key), *particles]
         return VerbGroup(auxiliary, main, finite, bracket, [*bracket, finite], negation)
-    assert tense.modal is not None
     modal = tense.modal
     finite = (modal.german[agreement], helper)
     bracket = [(verb.infinitive, key)]
+    auxiliary = [(modal.english[agreement], helper), *nots]
     main = [(verb.base, key), *particles]
     if modal is WANT:
         want = modal.english[determiners.PLURAL if negation or question else agreement]
@@ -347,6 +342,4 @@ def verb_group(
     elif modal is CAN and negation:
         negation = -helper  # `cannot` holds both
         auxiliary = [("cannot", helper)]
-    else:
-        auxiliary = [(modal.english[agreement], helper), *nots]
     return VerbGroup(auxiliary, main, finite, bracket, [*bracket, finite], negation)
