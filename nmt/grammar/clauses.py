@@ -246,17 +246,12 @@ def _subject_phrase(draw: Draw, place: Place, *, wish: Wish, negated: bool) -> N
 
 SHORTEST_RELATIVE = 3  # English words of a relative clause
 
-_PERSON = Table({"subject": 55.0, "object": 25.0, "whose": 20.0})
-_ANIMAL = Table({"subject": 60.0, "object": 40.0})
 _LOCATION = Table({"place": 60.0, "object": 20.0, "subject": 20.0})
 _THING = Table({"object": 75.0, "subject": 25.0})
 _KINDS = {
-    "person": _PERSON,
-    "animal": _ANIMAL,
-    "home": _LOCATION,
-    "building": _LOCATION,
-    "room": _LOCATION,
-    "outdoors": _LOCATION,
+    "person": Table({"subject": 55.0, "object": 25.0, "whose": 20.0}),
+    "animal": Table({"subject": 60.0, "object": 40.0}),
+    **dict.fromkeys(("home", "building", "room", "outdoors"), _LOCATION),
 }
 
 

@@ -78,14 +78,12 @@ def noun_group(
         adjective = draw.pick(table[noun.noun_class])
         if modifiers == 2:
             degree = draw.pick(draw.lexicon.degrees)
-    word = determiner.english[many]
-    form = determiner.forms[column][case]
     key = negation or draw.key()
-    if word:
+    if word := determiner.english[many]:
         if word == "a":
             word = (degree or adjective or noun).article
         english_words.append((word, -key if negation else key))
-    if form:
+    if form := determiner.forms[column][case]:
         german_words.append((form, key))
     if adjective is not None:
         if degree is not None:
@@ -99,11 +97,10 @@ def noun_group(
     key = draw.key()
     english_words.append((noun.english[many], key))
     german_words.append(((noun.plural if many else noun.singular)[case], key))
-    agreement = determiners.PLURAL if many else determiners.THIRD
     return NounPhrase(
         english_words,
         german_words,
-        agreement,
+        determiners.PLURAL if many else determiners.THIRD,
         column,
         noun.noun_class,
         contractible=determiner is determiners.THE,

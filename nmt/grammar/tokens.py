@@ -137,8 +137,7 @@ class GrammarPair:
     """One input of the embedded corpus: one to three sentences in both languages.
 
     Attributes:
-        source: The English text; words are white-space tokens with their punctuation.
-        target: The German text.
+        source: The English text, `target` the German one, words parted by single spaces.
         sure: Links (source word index, target word index) that are certain, in source order.
         possible: Further links that are defensible (articles, do-support); none of `sure`.
         bits: Information under the generator, given the length asked for: the sum of -log2 of the

@@ -74,7 +74,7 @@ class Adverb:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slot:
-    """What may fill one place in a sentence: nouns of some classes; `person` if people may."""
+    """What may fill one place in a sentence: nouns of some classes."""
 
     nouns: Table[Noun]
     classes: tuple[str, ...]
