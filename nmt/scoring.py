@@ -10,10 +10,10 @@ from itertools import islice
 import torch
 import torch.nn.functional as F
 
+from nmt import BOS, EOS, PAD
 from nmt.checks import UserError
 from nmt.data.batch import batches_by_length, teacher_forced
 from nmt.models.encoder_decoder import EncoderDecoder
-from nmt.special_tokens import BOS, EOS, PAD
 from nmt.tokenizer import Tokenizer
 
 NOT_A_NUMBER = (

@@ -20,8 +20,8 @@ from typing import Literal
 
 import sentencepiece
 
+from nmt import BOS, EOS, PAD, UNK
 from nmt.checks import UserError
-from nmt.special_tokens import BOS, EOS, PAD, UNK
 
 logger = logging.getLogger(__name__)
 

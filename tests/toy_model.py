@@ -6,8 +6,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from nmt import EOS
 from nmt.models.encoder_decoder import Attention, EncoderDecoder, State
-from nmt.special_tokens import EOS
 
 A, B, C = 4, 5, 6
 VOCAB_SIZE = 7

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.special_tokens import BOS, EOS, PAD
+from nmt import BOS, EOS, PAD
 
 
 @dataclass(frozen=True)

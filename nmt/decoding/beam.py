@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt import BOS, EOS, PAD
 from nmt.checks import UserError, at_least, between, positive
 from nmt.decoding.search import (
     Constraints,
@@ -31,7 +32,6 @@ from nmt.decoding.search import (
     sentences_to_keep,
 )
 from nmt.models.encoder_decoder import EncoderDecoder
-from nmt.special_tokens import BOS, EOS, PAD
 
 
 @dataclass(frozen=True, kw_only=True)

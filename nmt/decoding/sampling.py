@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nmt import PAD
 from nmt.checks import at_least, positive
 from nmt.decoding.search import Constraints, Hypothesis, Search, roll_out
 from nmt.models.encoder_decoder import EncoderDecoder
-from nmt.special_tokens import PAD
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,9 +30,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nmt import BOS, EOS, PAD, UNK
 from nmt.checks import UserError, at_least, positive
 from nmt.models.encoder_decoder import EncoderDecoder
-from nmt.special_tokens import BOS, EOS, PAD, UNK
 
 EXTRA_LENGTH = 10  # tokens that every sentence may have on top of its share of the source length
 

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nmt import BOS, EOS, UNK
 from nmt.checks import UserError, one_of
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.models.positions import sinusoidal_table
 from nmt.models.transformer import RMS_NORM_EPSILON, DecoderLayer, EncoderLayer, Transformer
-from nmt.special_tokens import BOS, EOS, UNK
 from nmt.tokenizer import Tokenizer
 
 QUANTIZATIONS = (

@@ -20,6 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
+from nmt import EOS
 from nmt.alignment import Granularity
 from nmt.checkpoint import build
 from nmt.checks import UserError
@@ -29,7 +30,6 @@ from nmt.decoding.greedy import GreedySearch
 from nmt.decoding.search import Hypothesis, Search
 from nmt.export.conversion import import_ctranslate2
 from nmt.export.folder import DESCRIPTION, FORMAT_VERSION, TOKENIZER
-from nmt.special_tokens import EOS
 from nmt.tokenizer import Tokenizer
 from nmt.translator import Alternatives, Sentence, SentenceTranslator
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.special_tokens import PAD
+from nmt import PAD
 
 
 def summed_cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float = 0.0) -> Tensor:

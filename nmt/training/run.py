@@ -17,11 +17,11 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.profilers import AdvancedProfiler, SimpleProfiler
 from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 
+from nmt import PAD
 from nmt.checkpoint import check_resumable, load_initial_weights
 from nmt.checks import UserError
 from nmt.data.batch import Batch
 from nmt.data.datamodule import TranslationDataModule
-from nmt.special_tokens import PAD
 from nmt.tokenizer import Tokenizer
 from nmt.training.callbacks import LastCheckpoint, ProgressBar, ValidationLines, Validations
 from nmt.training.machine import precision_of_run

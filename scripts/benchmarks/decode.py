@@ -21,6 +21,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from nmt import BOS, EOS
 from nmt.checkpoint import build
 from nmt.config import config_directory
 from nmt.data.batch import collate_source
@@ -29,7 +30,6 @@ from nmt.decoding.greedy import GreedySearch
 from nmt.decoding.search import Search
 from nmt.export.conversion import to_ctranslate2
 from nmt.models.encoder_decoder import EncoderDecoder, State
-from nmt.special_tokens import BOS, EOS
 from scripts.benchmarks.timing import interleaved_rates, numbers
 
 NUM_HEADS = 8

@@ -8,11 +8,11 @@ from models_for_tests import MODEL_NAMES, tiny_model
 from test_translator import WordTokenizer
 from toy_model import A, B, ToyModel
 
+from nmt import BOS, EOS, PAD, UNK
 from nmt.data.preparation import train_tokenizer
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
 from nmt.scoring import TranslationScore
-from nmt.special_tokens import BOS, EOS, PAD, UNK
 from nmt.tokenizer import Tokenizer
 from nmt.translator import Translator
 

@@ -14,11 +14,11 @@ from checkpoints import write_checkpoint
 from models_for_tests import MODEL_NAMES
 from toy_model import A, B, C, ToyModel
 
+from nmt import EOS
 from nmt.data.preparation import train_tokenizer
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
 from nmt.decoding.sampling import Sampling
-from nmt.special_tokens import EOS
 from nmt.translator import Translator
 
 WORDS = {"one": 4, "two": 5, "three": 6}

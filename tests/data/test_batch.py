@@ -3,8 +3,8 @@ import dataclasses
 import pytest
 import torch
 
+from nmt import BOS, EOS, PAD
 from nmt.data.batch import Batch, collate, collate_source
-from nmt.special_tokens import BOS, EOS, PAD
 
 
 def example(index, source, target):

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import nmt.grammar
+from nmt import BOS, EOS, PAD
 from nmt.data.cache import cached
 from nmt.data.datamodule import TranslationDataModule
 from nmt.grammar import GrammarPair
-from nmt.special_tokens import BOS, EOS, PAD
 from nmt.tokenizer import Tokenizer, train_tokenizer
 
 NOUNS = {"cat": "Katze", "dog": "Hund", "ship": "Schiff", "town": "Stadt", "tree": "Baum"}

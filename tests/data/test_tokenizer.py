@@ -6,7 +6,7 @@ import pickle
 import pytest
 import sentencepiece
 
-from nmt.special_tokens import BOS, EOS, PAD, UNK
+from nmt import BOS, EOS, PAD, UNK
 from nmt.tokenizer import MAX_LINE_BYTES, Tokenizer, train_tokenizer
 
 NOUNS = ("cat", "dog", "house", "river", "ship", "tower", "garden")

@@ -6,9 +6,9 @@ import math
 import pytest
 from toy_model import A, B, C, ToyModel, sources
 
+from nmt import EOS
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
-from nmt.special_tokens import EOS
 
 PENALTIES = [-1.0, 0.0, 0.6, 1.0, 2.0]
 

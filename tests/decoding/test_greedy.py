@@ -6,9 +6,9 @@ import pytest
 import torch
 from toy_model import A, B, C, ToyModel, sources
 
+from nmt import EOS, PAD
 from nmt.decoding.greedy import GreedySearch
 from nmt.decoding.search import Hypothesis
-from nmt.special_tokens import EOS, PAD
 
 ALWAYS_A = {(11, (A,) * length): {A: 0.75, EOS: 0.25} for length in range(300)}
 

@@ -4,8 +4,8 @@ import math
 
 import torch
 
+from nmt import BOS, EOS, PAD, UNK
 from nmt.decoding.search import Constraints
-from nmt.special_tokens import BOS, EOS, PAD, UNK
 
 
 def log_probs(logits, *, forbidden=(), prefix=(), min_length=0):

@@ -7,10 +7,10 @@ import torch
 from models_for_tests import VOCAB_SIZE, tiny_model
 from toy_model import A, B, C, ToyModel, sources
 
+from nmt import EOS
 from nmt.data.batch import collate_source
 from nmt.decoding.greedy import GreedySearch
 from nmt.decoding.sampling import Sampling
-from nmt.special_tokens import EOS
 
 ONE_STEP = {(11, ()): {A: 0.5, B: 0.3, C: 0.15, EOS: 0.05}} | {
     (11, (token,)): {EOS: 1.0} for token in (A, B, C)

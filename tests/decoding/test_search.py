@@ -11,11 +11,11 @@ import yaml
 from models_for_tests import VOCAB_SIZE, tiny_model
 from toy_model import A, B, C, ToyModel, sources
 
+from nmt import BOS, EOS, PAD, UNK
 from nmt.data.batch import collate_source
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
 from nmt.decoding.sampling import Sampling
-from nmt.special_tokens import BOS, EOS, PAD, UNK
 
 SEARCHES = [
     GreedySearch(max_length=6),

@@ -4,11 +4,11 @@ import pytest
 import torch
 from models_for_tests import VOCAB_SIZE
 
+from nmt import BOS, EOS, UNK
 from nmt.data.batch import collate_source
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
 from nmt.decoding.sampling import Sampling
-from nmt.special_tokens import BOS, EOS, UNK
 
 LIMITS = {"max_length": 9}
 

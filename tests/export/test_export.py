@@ -11,6 +11,7 @@ import torch
 from checkpoints import write_checkpoint
 from models_for_tests import OPTIONS, tiny_model
 
+from nmt import BOS, EOS, PAD
 from nmt.cli.translate import main as translate_main
 from nmt.data.preparation import train_tokenizer
 from nmt.decoding.beam import BeamSearch
@@ -21,7 +22,6 @@ from nmt.export.conversion import import_ctranslate2, to_ctranslate2
 from nmt.export.engine import ExportedTranslator
 from nmt.export.folder import export_checkpoint
 from nmt.models.encoder_attention import LINEAR, SPARSE
-from nmt.special_tokens import BOS, EOS, PAD
 from nmt.tokenizer import Tokenizer
 from nmt.translator import Translator
 

@@ -11,7 +11,6 @@ FILES = sorted((ROOT / "nmt").rglob("*.py"))
 # Layers from the bottom up. A file may import its own layer and lower ones; two layers of one
 # rank do not know each other.
 RANKS = {
-    "special_tokens": 0,
     "checks": 0,
     "grammar": 1,
     "models": 1,

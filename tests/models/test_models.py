@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from models_for_tests import MODEL_NAMES, VOCAB_SIZE, configuration, tiny_model
 
+from nmt import PAD
 from nmt.checkpoint import build
 from nmt.checks import UserError
-from nmt.special_tokens import PAD
 
 LENGTHS = [11, 5, 2]
 

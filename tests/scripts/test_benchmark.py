@@ -10,9 +10,9 @@ import pytest
 import torch
 from models_for_tests import VOCAB_SIZE, tiny_model
 
+from nmt import EOS, PAD
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
-from nmt.special_tokens import EOS, PAD
 from scripts.benchmarks import decode
 
 ROOT = Path(__file__).parents[2]

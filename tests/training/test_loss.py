@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from nmt.special_tokens import PAD
+from nmt import PAD
 from nmt.training.loss import summed_cross_entropy
 
 B, T, V = 3, 5, 11

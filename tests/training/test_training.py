@@ -19,11 +19,11 @@ from number_words import (
 from omegaconf import OmegaConf
 from torch.utils.data import DataLoader
 
+from nmt import PAD
 from nmt.checkpoint import load_checkpoint
 from nmt.checks import UserError
 from nmt.data.batch import collate
 from nmt.evaluation.metrics import bleu
-from nmt.special_tokens import PAD
 from nmt.training.callbacks import SameBatches
 from nmt.training.run import build_trainer
 
