@@ -46,8 +46,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> None:
     from nmt.evaluation.results import print_paths
     from nmt.study.findings.contrasts import primary_statistic
-    from nmt.study.report import write_report
-    from nmt.study.results import compare, read_results, write_results
+    from nmt.study.report import compare, read_results, write_report, write_results
 
     if options.output.exists() and not options.output.is_dir():
         raise UserError(f"--output {options.output} is a file; name a folder.")

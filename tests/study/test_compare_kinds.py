@@ -7,8 +7,7 @@ from fabricated_runs import corpus, write_run
 
 from nmt.study import statistics
 from nmt.study.findings import contrasts, kinds
-from nmt.study.report import write_report
-from nmt.study.results import compare
+from nmt.study.report import compare, write_report
 
 LENGTHS = [4, 5, 6, 14, 15, 16]
 KINDS = ["sentence", "multi", "sentence", "multi", "multi", "multi"]

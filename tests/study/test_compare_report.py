@@ -20,8 +20,7 @@ from nmt.study.findings.alignment import draw_heat_map
 from nmt.study.findings.by_length import draw_by_length
 from nmt.study.findings.memory_slots import draw_words_per_vector
 from nmt.study.presentation import system_styles
-from nmt.study.report import write_report
-from nmt.study.results import compare, read_results
+from nmt.study.report import compare, read_results, write_report
 
 ROOT = Path(__file__).parents[2]
 LENGTHS = [3, 5, 7, 9, 10, 11, 13, 15, 17, 20, 25]
@@ -425,9 +424,6 @@ def test_an_output_that_is_a_file_is_refused_before_the_work(tmp_path, capsys):
 def test_comparing_needs_no_torch():
     """The import of the program, in a fresh interpreter."""
 
-    code = (
-        "import sys, nmt.cli.compare, nmt.study.results, nmt.study.report;"
-        "print('torch' in sys.modules)"
-    )
+    code = "import sys, nmt.cli.compare, nmt.study.report;print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
     assert done.stdout.split() == [b"False"]

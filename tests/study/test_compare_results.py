@@ -18,8 +18,7 @@ from nmt.study import statistics
 from nmt.study.findings import contrasts
 from nmt.study.findings.contrasts import compared_ranges
 from nmt.study.findings.memory_slots import explained, half_load, isotonic_fit
-from nmt.study.report import write_report
-from nmt.study.results import compare
+from nmt.study.report import compare, write_report
 
 LENGTHS = [3, 5, 7, 8, 9, 10, 11, 13, 15, 17, 19, 20, 21, 25]
 SPLITS = {"test": corpus(LENGTHS), "test_long": corpus([31, 33, 35], seed=1)}

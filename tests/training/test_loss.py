@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from nmt import PAD
-from nmt.training.loss import summed_cross_entropy
+from nmt.training.module import summed_cross_entropy
 
 B, T, V = 3, 5, 11
 
