@@ -1,7 +1,7 @@
 """Runs the programs that have a config under Hydra, and checks the config before any work.
 
 An option that Hydra refuses ends as any `UserError` does (`nmt.checks`): in one line, with the
-nearest option that there is. `HYDRAFULL_ERROR=1` shows all tracebacks.
+nearest option that there is. `HYDRA_FULL_ERROR=1` shows all tracebacks.
 """
 
 from __future__ import annotations
