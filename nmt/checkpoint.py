@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ HYPER_PARAMETERS = (
 )
 _ADDED_LATER = {"lowercase": False}  # hyper-parameters that older files lack, and what they did
 _ENTRIES = ("format_version", "global_step", "hyper_parameters", "state_dict")
+_TYPES = {"tokenizer": bytes, "model": Mapping, "decoding": Mapping}
 _MAY_CHANGE = ("dropout", "attention_dropout")  # of a model's options, within a run
 _WEIGHTS = "model."  # before the name of each weight
 
@@ -76,18 +78,13 @@ def load_checkpoint(path: str | Path, *, device: str | torch.device = "cpu") -> 
     _check_device(device)
     content = read_checkpoint(path)
     config: dict[str, Any] = dict(content["hyper_parameters"])
-    try:
-        tokenizer = Tokenizer(config.pop("tokenizer"), lowercase=config["lowercase"])
-        model = build(config["model"], allowed=("nmt.models.",), vocab_size=tokenizer.vocab_size)
-        model.load_state_dict(_unprefixed(content["state_dict"]))
-        search = build(config["decoding"], allowed=("nmt.decoding.",))
-    except (AttributeError, RuntimeError, TypeError) as error:
-        reason = " ".join(str(error).split())[:300].rstrip(".")
-        raise UserError(f"checkpoint {path} was changed since it was saved: {reason}.") from error
+    tokenizer = Tokenizer(config.pop("tokenizer"), lowercase=config["lowercase"])
+    model = build(config["model"], allowed=("nmt.models.",), vocab_size=tokenizer.vocab_size)
+    _load_weights(model, content["state_dict"], path)
     return Checkpoint(
         model=model.to(device).eval(),
         tokenizer=tokenizer,
-        search=search,
+        search=build(config["decoding"], allowed=("nmt.decoding.",)),
         source_lang=config["source_lang"],
         target_lang=config["target_lang"],
         config=config,
@@ -109,8 +106,11 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
             f"checkpoint {path} has format_version {content['format_version']!r} and this "
             f"version of nmt reads {FORMAT_VERSION}: use the version of nmt that wrote it."
         )
+    _check_types({"hyper_parameters": Mapping, "state_dict": Mapping}, content, path)
+    _check_types(dict.fromkeys(content["state_dict"], Tensor), content["state_dict"], path)
     hyper_parameters = _ADDED_LATER | dict(content["hyper_parameters"])
     _check_keys("hyper-parameter", HYPER_PARAMETERS, hyper_parameters, path)
+    _check_types(_TYPES, hyper_parameters, path)
     return {**content, "hyper_parameters": hyper_parameters}
 
 
@@ -220,7 +220,7 @@ def load_initial_weights(
             f"start from it with data.lowercase={saved['lowercase']}."
         )
     _check_same_model(content, path, model=model, options=options, tokenizer=tokenizer)
-    model.load_state_dict(_unprefixed(content["state_dict"]))
+    _load_weights(model, content["state_dict"], path)
 
 
 def _check_same_model(
@@ -240,18 +240,16 @@ def _check_same_model(
             "instead of ckpt_path=."
         )
     wanted = [
-        f"model.{name}={value}"
+        f"model.{name}={value if isinstance(value, str) else json.dumps(value)}"
         for name, value in saved["model"].items()
         if name in options and options[name] != value and name not in _MAY_CHANGE
     ]
+    expected = {_WEIGHTS + name: weight for name, weight in model.state_dict().items()}
+    same_class = saved["model"].get("_target_") == options.get("_target_")
+    if not same_class or (not wanted and _shapes(content["state_dict"]) != _shapes(expected)):
+        wanted = ["the model= and the options of its run, which are in its config.yaml"]
     if wanted:
         raise UserError(f"checkpoint {path} is of another model: give {' '.join(wanted)}.")
-    expected = {_WEIGHTS + name: weight for name, weight in model.state_dict().items()}
-    if _shapes(content["state_dict"]) != _shapes(expected):
-        raise UserError(
-            f"checkpoint {path} has other weights than the model of this run: give the model "
-            "options of its run, which are in its config.yaml."
-        )
 
 
 def average_checkpoints(paths: Sequence[str | Path]) -> dict[str, Any]:
@@ -374,8 +372,22 @@ def _check_keys(
         )
 
 
-def _unprefixed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(_WEIGHTS): weight for name, weight in weights.items()}
+def _check_types(expected: Mapping[str, type], found: Mapping[str, Any], path: str | Path) -> None:
+    for name, wanted in expected.items():
+        if not isinstance(found[name], wanted):
+            raise UserError(
+                f"checkpoint {path} holds a {type(found[name]).__name__} as {name!r}, where a "
+                f"{wanted.__name__} belongs: use the file as it was saved."
+            )
+
+
+def _load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor], path: str | Path) -> None:
+    _check_keys("weight", (_WEIGHTS + name for name in model.state_dict()), weights, path)
+    try:
+        model.load_state_dict({name.removeprefix(_WEIGHTS): w for name, w in weights.items()})
+    except RuntimeError as error:  # a shape
+        reason = " ".join(str(error).split())
+        raise UserError(f"checkpoint {path}: {reason}; use the file as it was saved.") from error
 
 
 def _shapes(weights: Mapping[str, Tensor]) -> dict[str, torch.Size]:

@@ -29,12 +29,11 @@ def main(config: DictConfig) -> None:
     from nmt.checkpoint import read_checkpoint
     from nmt.cli.evaluate import write_results
     from nmt.training.callbacks import end_with_parent
-    from nmt.training.machine import precision_of_run, threads_of_run
+    from nmt.training.machine import threads_of_run
     from nmt.training.resume import checkpoint_to_resume
     from nmt.training.run import build_module, build_trainer, fit
 
     _quieten()
-    config.trainer.precision = precision_of_run(config)
     config.threads = threads_of_run(config)
     if config.threads is not None:
         torch.set_num_threads(config.threads)

@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import torch
 from datasets import Dataset, Features, List, Value
 
 from nmt import checks
+from nmt.checks import UserError
 from nmt.data.batch import Batch, collate
 from nmt.data.cache import cached, key_of
 from nmt.data.cleaning import processes_for
@@ -250,11 +252,18 @@ def _spread(dataset: Dataset, count: int) -> Iterator[str]:
 
 
 def _read_model(path: str) -> bytes:
-    if Path(path).suffix != ".ckpt":
-        return Path(path).read_bytes()
-    content = torch.load(path, map_location="cpu", weights_only=True)
-    model: bytes = content["hyper_parameters"]["tokenizer"]
-    return model
+    try:
+        if Path(path).suffix != ".ckpt":
+            return Path(path).read_bytes()
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        model: bytes = content["hyper_parameters"]["tokenizer"]
+        return model
+    except (OSError, EOFError, LookupError, RuntimeError, TypeError, UnpicklingError) as error:
+        reason = getattr(error, "strerror", None) or f"it is no checkpoint: {type(error).__name__}"
+        raise UserError(
+            f"data.tokenizer.path {path} cannot be read ({reason}); give a SentencePiece .model "
+            "file or a .ckpt file of train.py, or null to train one."
+        ) from error
 
 
 _work: Callable[[], bytes]  # of a fork of this process

@@ -162,8 +162,8 @@ class ExportedTranslator(SentenceTranslator):
 
     def _is_fine(self, hypothesis: Hypothesis, limit: int) -> bool:
         tokens = hypothesis.tokens
-        forbidden = self.tokenizer.forbidden_ids
-        return hypothesis.finished and len(tokens) <= limit and not {*tokens} & {*forbidden}
+        allowed = set(tokens).isdisjoint(self.tokenizer.forbidden_ids)
+        return hypothesis.finished and len(tokens) <= limit and allowed
 
     def _suppressed(self, source: list[str], limit: int, search: BeamSearch) -> list[Hypothesis]:
         """Searches again without forbidden pieces, and scores by teacher forcing.

@@ -71,8 +71,9 @@ def build_trainer(config: DictConfig) -> pl.Trainer:
     for name, instead in _RESERVED.items():
         if name in options:
             raise UserError(f"trainer.{name} would be overwritten; use {instead}.")
-    precision = precision_of_run(config)
-    if precision == "16-mixed" and config.optimizer.get("fused") and options.gradient_clip_val:
+    options.precision = precision_of_run(config)  # recorded with the run
+    fused, clips = config.optimizer.get("fused"), options.gradient_clip_val
+    if options.precision == "16-mixed" and fused and clips:
         raise UserError(
             "optimizer.fused=true with trainer.precision=16-mixed: its gradients cannot be "
             "clipped; set optimizer.fused=false, trainer.precision=bf16-mixed or "
@@ -86,7 +87,6 @@ def build_trainer(config: DictConfig) -> pl.Trainer:
         options,
         devices=devices,
         num_nodes=nodes,
-        precision=precision,
         callbacks=_callbacks(config, bar=show_bar and sys.stdout.isatty(), lines=show_bar),
         enable_progress_bar=show_bar and sys.stdout.isatty(),
         logger=instantiate(config.logger) if config.get("logger") else False,
@@ -198,12 +198,13 @@ def fit(
     return best
 
 
-def freeze(model: torch.nn.Module, patterns: Sequence[str]) -> None:
-    """Keeps the weights whose names match one of the patterns, such as `encoder.*`, as they are.
+def freeze(model: torch.nn.Module, patterns: Sequence[str] | str | None) -> None:
+    """Keeps the weights whose names match a pattern, or one of several, as they are.
 
     Raises:
         UserError: A pattern matches no weight, or all weights are matched.
     """
+    patterns = [patterns] if isinstance(patterns, str) else patterns or []
     weights = dict(model.named_parameters())
     for pattern in patterns:
         matched = fnmatch.filter(weights, pattern)

@@ -154,6 +154,7 @@ def test_another_format_is_refused(content, path):
     ("change", "message"),
     [
         ({"format_version": 2}, "has format_version 2"),
+        ({"state_dict": []}, "holds a list as 'state_dict'"),
         ({"hyper_parameters": {}}, "lacks the hyper-parameter"),
         ({}, "has no optimizer to resume with"),
     ],
@@ -178,8 +179,8 @@ def test_a_renamed_weight_is_named(content, path):
     first = sorted(weights)[0]
     weights["model.renamed"] = weights.pop(first)
     message = refusal(path, content)
-    assert first.removeprefix("model.") in message
-    assert "renamed" in message
+    assert f"lacks the weight {first!r}" in message
+    assert "unexpected weight 'model.renamed'" in message
 
 
 def test_a_weight_of_another_shape_is_named(content, path):
@@ -199,11 +200,20 @@ def test_a_renamed_hyper_parameter_is_named(content, path, name):
 
 
 @pytest.mark.parametrize(
-    ("entry", "value"), [("tokenizer", "text"), ("model", 7), ("decoding", "beam")]
+    ("entry", "name", "value"),
+    [
+        (None, "hyper_parameters", [3]),
+        (None, "state_dict", 5),
+        ("hyper_parameters", "tokenizer", "text"),
+        ("hyper_parameters", "model", 7),
+        ("hyper_parameters", "decoding", "beam"),
+        ("state_dict", "model.readout.bias", 11),
+    ],
 )
-def test_an_entry_of_another_type_is_refused(content, path, entry, value):
-    content["hyper_parameters"][entry] = value
-    assert "was changed since it was saved" in refusal(path, content)
+def test_an_entry_of_another_type_is_named(content, path, entry, name, value):
+    (content if entry is None else content[entry])[name] = value
+    message = refusal(path, content)
+    assert f"holds a {type(value).__name__} as {name!r}" in message
 
 
 def test_a_file_from_before_lowercase_was_stored_translates_text_as_it_is(content, path):

@@ -234,8 +234,10 @@ def test_a_given_tokenizer_is_used(make, tmp_path):
     path = str(tmp_path / "given.model")
     module = make(tokenizer=OPTIONS["tokenizer"] | {"path": path})
     assert module.tokenizer.model == model
-    with pytest.raises(FileNotFoundError):
-        _ = make(tokenizer=OPTIONS["tokenizer"] | {"path": "none.model"}).tokenizer
+    (tmp_path / "no.ckpt").write_bytes(b"no checkpoint")
+    for name in ("none.model", "no.ckpt"):
+        with pytest.raises(ValueError, match=rf"tokenizer\.path .*{name} cannot be read"):
+            _ = make(tokenizer=OPTIONS["tokenizer"] | {"path": str(tmp_path / name)}).tokenizer
 
 
 def test_no_pair_left_is_an_error_with_the_counts(make, directory):
@@ -251,6 +253,22 @@ def test_three_pairs_make_batches(make, directory):
     module = make()
     module.setup()
     assert sorted(row for batch in module.train_dataloader() for row in batch.index) == [0, 1, 2]
+
+
+def test_sampled_pieces_are_a_function_of_epoch_and_pair(make):
+    def drawn(epoch, **options):
+        module = make(tokenizer=OPTIONS["tokenizer"] | {"sampling": 0.2}, **options)
+        module.setup()
+        loader = module.train_dataloader()
+        loader.sampler.set_epoch(epoch)
+        rows = [
+            row for b in loader for row in zip(b.index.tolist(), b.source.tolist(), strict=True)
+        ]
+        return {index: [piece for piece in source if piece] for index, source in rows}
+
+    first = drawn(0)
+    assert drawn(0, num_workers=1) == drawn(0, token_budget=131) == first
+    assert sum(first[index] != pieces for index, pieces in drawn(1).items()) > len(first) / 2
 
 
 def test_pairs_can_be_sent_to_workers(make):

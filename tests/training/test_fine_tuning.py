@@ -20,10 +20,10 @@ class Interrupt(pl.Callback):
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory):
-    def build_run(run_dir, *more, max_steps=3, callbacks=(), **splits):
+    def build_run(run_dir, *more, model="transformer", max_steps=3, callbacks=(), **splits):
         return make_run(
             *corpus_options(tmp_path_factory.mktemp("text"), **splits),
-            *model_options("transformer"),
+            *model_options(model),
             *trainer_options(run_dir, max_steps=max_steps),
             *more,
             callbacks=callbacks,
@@ -56,8 +56,9 @@ def test_a_new_run_begins_with_weights_and_tokenizer_of_a_checkpoint(build, trai
     assert not changed(weights(trained), last.model.state_dict())  # at a rate of almost 0
 
 
-def test_frozen_weights_stay_and_the_others_move(build, trained, tmp_path):
-    run = build(tmp_path, f"init_from={trained}", 'freeze=["embedding*","*encoder*"]')
+@pytest.mark.parametrize("patterns", ['["embedding*","*encoder*"]', "'*e[mn][bc]*e[dr]*'"])
+def test_frozen_weights_stay_and_the_others_move(build, trained, tmp_path, patterns):
+    run = build(tmp_path, f"init_from={trained}", f"freeze={patterns}")
     run.fit()
     moved = changed(weights(trained), weights(run.checkpoints / "last.ckpt"))
     assert moved
@@ -96,3 +97,8 @@ def test_a_fine_tuning_run_resumes_from_its_own_checkpoint(build, trained, tmp_p
 def test_what_does_not_fit_the_checkpoint_is_refused(build, trained, tmp_path, option, refusal):
     with pytest.raises(UserError, match=refusal):
         build(tmp_path, f"init_from={trained}", option).fit()
+
+
+def test_the_checkpoint_of_another_class_is_refused(build, trained, tmp_path):
+    with pytest.raises(UserError, match="is of another model: give the model= and the options"):
+        build(tmp_path, f"init_from={trained}", model="rnn").fit()

@@ -4,6 +4,7 @@ from hydra import compose, initialize_config_dir
 
 from nmt.config import config_directory
 from nmt.training import machine
+from nmt.training.run import build_trainer
 
 
 def config(tmp_path, *options):
@@ -76,3 +77,9 @@ def test_a_resumed_run_keeps_its_precision(tmp_path, monkeypatch, recorded, expe
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
     (tmp_path / "config.yaml").write_text(f"trainer: {{precision: {recorded}}}\n", encoding="utf-8")
     assert machine.precision_of_run(config(tmp_path, "ckpt_path=last.ckpt")) == expected
+
+
+def test_the_precision_is_recorded_whoever_builds_the_trainer(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    chosen = config(tmp_path, "model_name=any")
+    assert build_trainer(chosen).precision == chosen.trainer.precision == "bf16-mixed"

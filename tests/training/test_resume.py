@@ -112,6 +112,19 @@ def test_a_resumed_run_equals_one_that_was_never_interrupted(
         assert all(torch.equal(expected[key], found[key]) for key in expected)
 
 
+def test_sampled_pieces_are_the_same_after_a_resume(build, tmp_path):
+    def run(name, *options, **more):
+        return build(tmp_path / name, "data.tokenizer.sampling=0.2", *options, every=1, **more)
+
+    whole = run("whole")
+    whole.fit()
+    with pytest.raises(RuntimeError, match="the power failed"):
+        run("cut", callbacks=(Crash(6),)).fit()  # within the second epoch
+    resumed = run("cut", "ckpt_path=last")
+    resumed.fit()
+    assert all(torch.equal(weight, state(resumed)[key]) for key, weight in state(whole).items())
+
+
 class Signal(pl.Callback):
     """Sends this process a signal in the first of the two micro-batches of an update."""
 
