@@ -143,3 +143,14 @@ def make_run(*options: str, callbacks: tuple[pl.Callback, ...] = (), **replaced:
     module, trainer = build_module(config, data), build_trainer(config)
     trainer.callbacks[:0] = callbacks
     return Run(config, data, module, trainer)
+
+
+class Crash(pl.Callback):
+    """Ends the run with an error in the first micro-batch after this many updates."""
+
+    def __init__(self, updates: int) -> None:
+        self.updates = updates
+
+    def on_train_batch_start(self, trainer: pl.Trainer, *args: Any) -> None:
+        if trainer.global_step == self.updates:
+            raise RuntimeError("the power failed")

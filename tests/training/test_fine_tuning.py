@@ -1,21 +1,11 @@
 import pytest
-import pytorch_lightning as pl
 import torch
-from number_words import corpus_options, make_run, model_options, trainer_options
+from number_words import Crash, corpus_options, make_run, model_options, trainer_options
 
 from nmt.checkpoint import load_checkpoint
 from nmt.checks import UserError
 
 OTHER_DOMAIN = [("five five", "fünf Mal fünf"), ("one two", "eins Mal zwei")] * 9
-
-
-class Interrupt(pl.Callback):
-    def __init__(self, updates):
-        self.updates = updates
-
-    def on_train_batch_start(self, trainer, module, batch, batch_idx):
-        if trainer.global_step == self.updates:
-            raise RuntimeError("the power failed")
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +64,7 @@ def test_a_fine_tuning_run_resumes_from_its_own_checkpoint(build, trained, tmp_p
             tmp_path / "cut",
             *options,
             "callbacks.last.every_n_updates=2",
-            callbacks=(Interrupt(2),),
+            callbacks=(Crash(2),),
             max_steps=4,
         ).fit()
     last = tmp_path / "cut" / "checkpoints" / "last.ckpt"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import pytorch_lightning as pl
 import torch
-from number_words import corpus_options, make_run, model_options, trainer_options
+from number_words import Crash, corpus_options, make_run, model_options, trainer_options
 
 from nmt.checkpoint import load_checkpoint
 from nmt.checks import UserError
@@ -30,17 +30,6 @@ class Scores(pl.Callback):
     def on_validation_start(self, trainer, module):
         score = SCORES.get(trainer.global_step, 0.0)
         module._bleu = lambda split, texts: score
-
-
-class Crash(pl.Callback):
-    """Ends the run with an error in the first micro-batch after this many updates."""
-
-    def __init__(self, updates):
-        self.updates = updates
-
-    def on_train_batch_start(self, trainer, module, batch, batch_idx):
-        if trainer.global_step == self.updates:
-            raise RuntimeError("the power failed")
 
 
 @pytest.fixture(scope="module")
