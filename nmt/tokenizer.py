@@ -12,10 +12,13 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
+import math
+import random
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Literal
 
 import sentencepiece
@@ -127,6 +130,7 @@ class Tokenizer:
         self.model = model
         self.lowercase = lowercase
         self._lowercase_was_told = False
+        self._cuts: dict[tuple[str, float], tuple[list[list[int]], list[float]]] = {}
         self.vocab_size: int = self._processor.get_piece_size()
         self.sha256 = hashlib.sha256(model).hexdigest()
         self.forbidden_ids = (PAD, UNK, BOS, *_byte_ids(self._processor, _NEVER_IN_A_LINE))
@@ -145,17 +149,32 @@ class Tokenizer:
         ids: list[list[int]] = self._processor.encode(list(map(normalise, self._as_trained(texts))))
         return ids
 
-    def sample(self, ids: Sequence[int], *, alpha: float, seed: int) -> list[int]:
-        """Returns other pieces of the text of these, drawn as `alpha` and the seed say.
+    def sample(self, ids: Sequence[int], *, alpha: float, draw: random.Random) -> list[int]:
+        """Returns other pieces of the same text: of each word one of its cuts, drawn.
 
-        Unigram models draw from all segmentations in proportion to their probability to the power
-        of alpha; BPE models leave out each merge with the probability alpha.
+        SentencePiece's own sampling is not used: it draws otherwise in every process.
         """
-        sentencepiece.set_random_generator_seed(seed)
-        drawn: list[int] = self._processor.encode(
-            self._processor.decode(list(ids)), enable_sampling=True, alpha=alpha, nbest_size=-1
-        )
+        drawn: list[int] = []
+        for word in self.decode(ids).split():
+            cuts, weights = self.cuts(word, alpha)
+            drawn += draw.choices(cuts, cum_weights=weights)[0]
         return drawn
+
+    def cuts(self, word: str, alpha: float) -> tuple[list[list[int]], list[float]]:
+        """Returns the 64 likeliest cuts of a word into pieces, and their cumulative weights.
+
+        A cut weighs p ** alpha (Kudo 2018, section 3.3); p is a product over pieces, none of which
+        spans two words, so that drawing word by word is drawing a cut of the text.
+
+        Raises:
+            RuntimeError: The model is not unigram.
+        """
+        if (word, alpha) not in self._cuts:
+            cuts = self._processor.nbest_encode(word, nbest_size=64, out_type=int)
+            logs = [alpha * sum(map(self._processor.get_score, cut)) for cut in cuts]
+            weights = list(accumulate(math.exp(log - max(logs)) for log in logs))
+            self._cuts[word, alpha] = cuts, weights
+        return self._cuts[word, alpha]
 
     def _as_trained(self, texts: Sequence[str]) -> Sequence[str]:
         """Returns the texts as the model knows them, in lower case or as they are."""

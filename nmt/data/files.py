@@ -90,7 +90,11 @@ def _opened(path: Path) -> Iterator[BufferedReader | gzip.GzipFile]:
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             yield file
-    except (zlib.error, EOFError, gzip.BadGzipFile) as error:
+    except FileNotFoundError:
+        raise UserError(
+            f"There is no file {path} (relative paths start at {Path.cwd()}); check the path."
+        ) from None
+    except (zlib.error, EOFError, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); get the file again.") from error
 
 

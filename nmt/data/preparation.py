@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from hashlib import blake2b
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -150,15 +150,14 @@ def tokenise(dataset: Dataset, tokenizer: Tokenizer, *, cache_dir: Path) -> list
 
 @dataclass(frozen=True)
 class Sampling:
-    """Cuts the texts of training pairs into other pieces in each epoch.
+    """Cuts the words of training pairs into other pieces in each epoch: subword regularisation.
 
-    Kudo 2018, "Subword Regularization", for unigram models; Provilkov et al. 2020, "BPE-Dropout",
-    for BPE. What is drawn is a function of seed, epoch and pair, so a run resumes exactly and does
-    not depend on the number of processes.
+    Kudo 2018. What is drawn is a function of seed, epoch and pair, so a run resumes exactly and
+    does not depend on the number of processes.
 
     Attributes:
-        tokenizer: Of the ids.
-        alpha: Below 1 less likely pieces are drawn more often (unigram); the rate of dropout (BPE).
+        tokenizer: Of the ids; a unigram model.
+        alpha: The lower, the more often less likely pieces are drawn.
         seed: Of the run.
     """
 
@@ -166,10 +165,19 @@ class Sampling:
     alpha: float
     seed: int
 
+    def __post_init__(self) -> None:
+        try:
+            self.tokenizer.cuts("a", self.alpha)
+        except RuntimeError as error:
+            raise UserError(
+                f"data.tokenizer.sampling is {self.alpha} and the tokenizer is no unigram model; "
+                "set data.tokenizer.model_type=unigram, or data.tokenizer.sampling=null."
+            ) from error
+
     def __call__(self, ids: Sequence[int], *place: int) -> list[int]:
         """Returns other ids of the same text; `place` is what the draw depends on."""
-        digest = blake2b(repr((self.seed, *place)).encode(), digest_size=4).digest()
-        return self.tokenizer.sample(ids, alpha=self.alpha, seed=int.from_bytes(digest))
+        draw = random.Random(repr((self.seed, *place)))
+        return self.tokenizer.sample(ids, alpha=self.alpha, draw=draw)
 
 
 class TokenisedDataset:

@@ -90,7 +90,7 @@ def test_damaged_and_missing_files_are_named(tmp_path):
     for name in ("cut.de.gz", "plain.de.gz"):
         with pytest.raises(ValueError, match=f"{name} cannot be read"):
             read_lines(tmp_path / name)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ValueError, match=r"no file .*none\.de"):
         read_lines(tmp_path / "none.de")
 
 

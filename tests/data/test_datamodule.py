@@ -271,6 +271,12 @@ def test_sampled_pieces_are_a_function_of_epoch_and_pair(make):
     assert sum(first[index] != pieces for index, pieces in drawn(1).items()) > len(first) / 2
 
 
+def test_sampling_of_a_model_that_is_not_unigram_is_refused(make):
+    module = make(tokenizer=OPTIONS["tokenizer"] | {"sampling": 0.2, "model_type": "bpe"})
+    with pytest.raises(ValueError, match=r"is no unigram model; set data\.tokenizer"):
+        module.setup()
+
+
 def test_pairs_can_be_sent_to_workers(make):
     module = make()
     module.setup()

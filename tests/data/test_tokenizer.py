@@ -2,6 +2,8 @@ import io
 import logging
 import multiprocessing
 import pickle
+import random
+from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 import sentencepiece
@@ -175,11 +177,22 @@ def test_works_in_a_spawned_process(tokenizer):
         assert pool.apply(tokenizer.encode, ("the cat",)) == tokenizer.encode("the cat")
 
 
-@pytest.mark.parametrize(("model_type", "alpha"), [("unigram", 0.2), ("bpe", 0.3)])
-def test_sampled_pieces_are_another_cut_of_the_same_text(model_type, alpha):
-    tokenizer = Tokenizer(train_tokenizer(LINES, vocab_size=330, model_type=model_type))
+def draws(tokenizer):
     usual = tokenizer.encode(LINES[0])
-    drawn = [tuple(tokenizer.sample(usual, alpha=alpha, seed=seed)) for seed in range(20)]
+    return [tokenizer.sample(usual, alpha=0.2, draw=random.Random(seed)) for seed in range(20)]
+
+
+def test_sampled_pieces_are_other_cuts_of_the_same_text_and_the_same_in_every_process(tokenizer):
+    drawn = draws(tokenizer)
     assert {tokenizer.decode(ids) for ids in drawn} == {LINES[0]}
-    assert len(set(drawn)) > 5
-    assert drawn == [tuple(tokenizer.sample(usual, alpha=alpha, seed=seed)) for seed in range(20)]
+    assert len(set(map(tuple, drawn))) > 5
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        assert pool.submit(draws, tokenizer).result() == drawn
+
+
+def test_a_cut_is_drawn_as_often_as_its_probability_says(tokenizer):
+    cuts, weights = tokenizer.cuts("river", 0.5)
+    draw = random.Random(1)
+    drawn = [tuple(tokenizer.sample(cuts[0], alpha=0.5, draw=draw)) for _ in range(2000)]
+    share = weights[0] / weights[-1]
+    assert drawn.count(tuple(cuts[0])) / 2000 == pytest.approx(share, abs=0.05)
