@@ -1,7 +1,7 @@
 """Runs the programs that have a config under Hydra, and checks the config before any work.
 
 An option that Hydra refuses ends as any `UserError` does (`nmt.checks`): in one line, with the
-nearest option that there is. `HYDRA_FULL_ERROR=1` shows all tracebacks.
+nearest option that there is.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.checks import (
-    FULL_ERROR,
-    UserError,
-    at_least,
-    one_of,
-    share,
-    status_of,
-    user_error,
-)
+from nmt.checks import UserError, at_least, dotted, one_of, share, status_of, user_error
 
 PRECISIONS = ("auto", "32-true", "bf16-mixed", "16-mixed")
 
@@ -50,24 +42,21 @@ def hydra_main(config_name: str) -> Callable[[Callable[[DictConfig], None]], Cal
 
     def decorate(task: Callable[[DictConfig], None]) -> Callable[[], None]:
         @functools.wraps(task)
+        def job(config: DictConfig) -> None:
+            _run_job(task, config)
+
+        @functools.wraps(task)
         def program() -> None:
             _speak_utf8()
-            full = os.environ.get(FULL_ERROR)
-
-            @functools.wraps(task)
-            def job(config: DictConfig) -> None:
-                with _full_error(full):  # what the job starts sees the user's environment
-                    _run_job(task, config, all_tracebacks=full == "1")
-
+            # Hydra would print its errors, in several lines, and exit; what to say is ours.
+            hydra._internal.utils.run_and_report = lambda function: function()
             run = hydra.main(
                 version_base="1.3", config_path=str(config_directory()), config_name=config_name
             )(job)
             try:
-                with _full_error("1"):  # lets Hydra raise what it would print
-                    run()
+                run()
             except (Exception, KeyboardInterrupt) as error:
-                if full != "1":
-                    _exit_if_mendable(error)
+                _exit_if_mendable(error)
                 raise
 
         return program
@@ -84,9 +73,8 @@ def check_config(config: DictConfig) -> None:
     Raises:
         UserError: One sentence with the option and its value.
     """
-    for option, value in _options(OmegaConf.to_container(config)):
-        if value == "???":
-            raise UserError(f"{option} has no value; give {option}=VALUE.")
+    for option in sorted(OmegaConf.missing_keys(config)):
+        raise UserError(f"{option} has no value; give {option}=VALUE.")
     for option, least in (  # options that no constructor of ours takes
         ("seed", 0),
         ("num_validations", 1),
@@ -123,19 +111,19 @@ def check_config(config: DictConfig) -> None:
         check_metrics(target_lang, config.metrics)
 
 
-def _run_job(
-    task: Callable[[DictConfig], None], config: DictConfig, *, all_tracebacks: bool
-) -> None:
+def _run_job(task: Callable[[DictConfig], None], config: DictConfig) -> None:
     job = HydraConfig.get()
     os.chdir(job.runtime.cwd)  # relative paths mean the same whatever hydra.job.chdir is
     try:
         task(config)
     except Exception as error:
         if job.mode == RunMode.MULTIRUN:  # it continues; Hydra raises the first error at the end
-            where = f" in job {job.job.num} ({job.job.override_dirname})"
-            if all_tracebacks or status_of(error, where=where) is None:
+            if (
+                status_of(error, where=f" in job {job.job.num} ({job.job.override_dirname})")
+                is None
+            ):
                 traceback.print_exc()
-        elif not all_tracebacks:
+        else:
             _exit_if_mendable(error)  # else Hydra would add a line of its own
         raise
     finally:
@@ -171,34 +159,24 @@ def _refusal(error: Exception) -> str:
 def _nearest_option() -> str:
     """Returns a hint for the first option on the command line that no file of `conf/` has."""
     root = config_directory()
-    files = sorted(root.rglob("*.yaml"))
-    groups = {file.parent.name for file in files}
-    known = groups | {f"{file.parent.name}={file.stem}" for file in files}
-    for file in files:
+    known = set()
+    for file in root.rglob("*.yaml"):
+        group = file.parent.name
         text = file.read_text(encoding="utf-8")
         top = file.parent == root or "@package _global_" in text
-        prefix = "" if top else f"{file.parent.name}."
-        known |= {
-            key for key, _ in _options(OmegaConf.to_container(OmegaConf.create(text)), prefix)
-        }
+        options = OmegaConf.to_container(OmegaConf.create(text))
+        known |= {group, f"{group}={file.stem}", *dotted(options, "" if top else group)}
     for argument in sys.argv[1:]:
         typed = argument.lstrip("+~").partition("=")[0]
-        if typed in groups:
+        if (root / typed).is_dir():
             typed = argument
-        if typed not in known and not typed.startswith(("hydra", "-")):
+        inside = any(option.startswith(f"{typed}.") for option in known)
+        if typed not in known and not inside and not typed.startswith(("hydra", "-")):
             last = typed.rpartition(".")[2]
-            same = sorted(key for key in known if key.rpartition(".")[2] == last)
+            same = sorted(option for option in known if option.rpartition(".")[2] == last)
             if near := same[:2] or get_close_matches(typed, sorted(known), n=1):
                 return f"; did you mean {' or '.join(near)}?"
     return ""
-
-
-def _options(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields every option with its dotted name, groups included."""
-    if isinstance(node, dict):
-        for name, value in node.items():
-            yield f"{prefix}{name}", value
-            yield from _options(value, f"{prefix}{name}.")
 
 
 def _speak_utf8() -> None:
@@ -206,16 +184,3 @@ def _speak_utf8() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-
-
-@contextmanager
-def _full_error(value: str | None) -> Iterator[None]:
-    before = os.environ.pop(FULL_ERROR, None)
-    if value is not None:
-        os.environ[FULL_ERROR] = value
-    try:
-        yield
-    finally:
-        os.environ.pop(FULL_ERROR, None)
-        if before is not None:
-            os.environ[FULL_ERROR] = before
