@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -29,8 +29,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.checks import UserError
-from nmt.data.batch import batches_by_length, teacher_forced
-from nmt.models.encoder_decoder import EncoderDecoder
+from nmt.data.batch import answer_in_order, longer_side, teacher_forced
+from nmt.models.encoder_decoder import Attention, EncoderDecoder
 from nmt.tokenizer import LengthUnit, Tokenizer
 
 Links = tuple[tuple[int, int], ...]  # (source unit, target unit), numbered from 0
@@ -81,16 +81,8 @@ def score_alignment(
         found: The links of each sentence.
         sure: Its sure gold links.
         possible: Its possible gold links; sure ones count as possible whether listed here or not.
-
-    Raises:
-        UserError: There is no link or no sure gold link.
     """
     num_found, num_sure = sum(map(len, found)), sum(map(len, sure))
-    if not num_found or not num_sure:
-        raise UserError(
-            f"There are {num_found} links and {num_sure} sure gold links in {len(found)} "
-            "sentences; pass at least one of each."
-        )
     hits_sure = hits_possible = 0
     for links, s, p in zip(found, sure, possible, strict=True):
         hits_sure += len({*links} & {*s})
@@ -101,14 +93,6 @@ def score_alignment(
         recall=hits_sure / num_sure,
         num_sentences=len(found),
     )
-
-
-@dataclass(frozen=True)
-class Units:
-    """What the axes of an attention matrix count: words or characters, on either side."""
-
-    source: LengthUnit
-    target: LengthUnit
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,76 +111,6 @@ class WordAttention:
     weights: npt.NDArray[np.float32]
 
 
-def word_attentions(
-    model: EncoderDecoder,
-    tokenizer: Tokenizer,
-    pairs: Iterable[tuple[str, str]],
-    *,
-    units: Units,
-    batch_tokens: int,
-) -> Iterator[WordAttention]:
-    """Iterates over the word attention of each pair, in order, holding one batch at a time.
-
-    Args:
-        model: In eval mode.
-        tokenizer: The model's.
-        pairs: Source and given translation; neighbours make a batch.
-        units: What a word is, on either side.
-        batch_tokens: Most tokens of a side in a batch, padding and EOS included; a longer pair is
-            a batch of its own.
-
-    Raises:
-        UserError: The model has no attention over words, or a text is blank.
-    """
-    check_attends_to_words(model)
-    read = (
-        (_Side.of(tokenizer, source, units.source), _Side.of(tokenizer, target, units.target))
-        for source, target in pairs
-    )
-    return chain.from_iterable(_attend(model, batch) for batch in _batches(read, batch_tokens))
-
-
-def align(
-    model: EncoderDecoder,
-    tokenizer: Tokenizer,
-    pairs: Sequence[tuple[Ids, Ids]],
-    *,
-    granularity: Granularity,
-    units: Units,
-    batch_tokens: int,
-) -> Iterator[Links]:
-    """Iterates over the links of each pair, by the mean over all layers and heads.
-
-    Args:
-        model: In eval mode.
-        tokenizer: The model's.
-        pairs: Ids of source (at least one) and translation, without special ids. An empty
-            translation has no links.
-        granularity: Links between words or between pieces.
-        units: What a word is, on either side.
-        batch_tokens: Most tokens of a side in a batch, as in `word_attentions`.
-
-    Raises:
-        UserError: The model has no attention over words.
-    """
-    check_attends_to_words(model)
-    found: dict[int, Links] = {}
-    lengths = [max(len(source), len(target)) for source, target in pairs]
-    for rows in batches_by_length(lengths, batch_tokens):
-        batch = [pairs[row] for row in rows]
-        means = _cross(model, batch, over=(1, 2))  # (B, T, S)
-        for row, weights, (source, target) in zip(rows, means, batch, strict=True):
-            pieces = weights[None, : len(target), : len(source)]
-            if granularity == "word" and target:
-                pieces = reduce_to_words(
-                    pieces,
-                    piece_shares(tokenizer, target, units.target),
-                    piece_shares(tokenizer, source, units.source),
-                )
-            found[row] = attention_links(pieces[0].numpy())
-    return (found[row] for row in range(len(pairs)))
-
-
 @dataclass(frozen=True, eq=False)
 class AttentionMap:
     """The weights of all layers and heads of one kind of attention.
@@ -212,42 +126,138 @@ class AttentionMap:
     weights: npt.NDArray[np.float32]
 
 
-@torch.inference_mode()
-def attention_maps(
-    model: EncoderDecoder, tokenizer: Tokenizer, source: str, target: str, *, units: Units
-) -> dict[str, AttentionMap]:
-    """Returns the maps of one pair by name: cross, and encoder-self and decoder-self if any.
+@dataclass(frozen=True)
+class AttentionReader:
+    """Reads what a model looks at, teacher-forced, in words.
 
-    The weights of the decoder's self-attention are those that predict each target word: its
-    columns are what had been written then, BOS first.
+    Its methods raise `UserError` where the model has no attention over words, and for blank texts.
 
-    Raises:
-        UserError: The model has no attention over words, or a text is blank.
+    Attributes:
+        model: In eval mode.
+        tokenizer: The model's.
+        source_unit: What a word is.
+        target_unit: What a word is.
     """
-    check_attends_to_words(model)
-    sources = _Side.of(tokenizer, source, units.source)
-    targets = _Side.of(tokenizer, target, units.target)
-    batch = teacher_forced([(sources.ids, targets.ids)], model.device)
-    found = model.attention(batch.source, batch.source_mask, batch.target_in)
-    of_start = torch.eye(1, 1 + len(targets.words), dtype=torch.float64)
-    shares = torch.cat([of_start, F.pad(targets.shares, (1, 0))])
-    written = _Side((START, *targets.words), targets.ids, shares)
-    maps = {"cross": _map(found.cross, targets, sources)}
-    if found.encoder_self is not None:
-        maps["encoder-self"] = _map(found.encoder_self, sources, sources)
-    if found.decoder_self is not None:
-        maps["decoder-self"] = _map(found.decoder_self, targets, written)
-    return maps
 
+    model: EncoderDecoder
+    tokenizer: Tokenizer
+    source_unit: LengthUnit
+    target_unit: LengthUnit
 
-def check_attends_to_words(model: EncoderDecoder) -> None:
-    """Raises UserError where the model attends to memory slots instead of words."""
-    slots = getattr(model, "memory_slots", None)
-    if slots is not None:
-        raise UserError(
-            f"The model attends to {slots} memory slots, which are no words: use one with "
-            "memory_slots=null."
+    def attentions(
+        self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int, chunk_size: int
+    ) -> Iterator[WordAttention]:
+        """Yields the word attention of each source and given translation, in order.
+
+        Args:
+            pairs: Texts.
+            batch_tokens: Most tokens of a side in a batch, as in `answer_in_order`.
+            chunk_size: Pairs read ahead, whose attention is in memory at once.
+        """
+        return answer_in_order(
+            (self._sides(*pair) for pair in pairs),
+            lambda sides: max(len(side.ids) for side in sides),
+            self._attend,
+            batch_tokens=batch_tokens,
+            chunk_size=chunk_size,
         )
+
+    def links(
+        self, pairs: Iterable[tuple[Ids, Ids]], granularity: Granularity, *, batch_tokens: int
+    ) -> Iterator[Links]:
+        """Yields the links of each pair, in order, by the mean over all layers and heads.
+
+        Args:
+            pairs: Ids of source (at least one) and translation, without special ids. An empty
+                translation has no links.
+            granularity: Links between words or between pieces.
+            batch_tokens: Most tokens of a side in a batch, as in `answer_in_order`.
+        """
+        answer = partial(self._link, granularity)
+        return answer_in_order(pairs, longer_side, answer, batch_tokens=batch_tokens)
+
+    def maps(self, source: str, target: str) -> dict[str, AttentionMap]:
+        """Returns the maps of one pair by name: cross, and encoder-self and decoder-self if any.
+
+        The weights of the decoder's self-attention are those that predict each target word: its
+        columns are what had been written then, BOS first.
+        """
+        sources, targets = self._sides(source, target)
+        found = self._attention([(sources.ids, targets.ids)])
+        of_start = torch.eye(1, 1 + len(targets.words), dtype=torch.float64)
+        shares = torch.cat([of_start, F.pad(targets.shares, (1, 0))])
+        written = _Side((START, *targets.words), targets.ids, shares)
+        maps = {"cross": _map(found.cross, targets, sources)}
+        if found.encoder_self is not None:
+            maps["encoder-self"] = _map(found.encoder_self, sources, sources)
+        if found.decoder_self is not None:
+            maps["decoder-self"] = _map(found.decoder_self, targets, written)
+        return maps
+
+    def _sides(self, source: str, target: str) -> tuple[_Side, _Side]:
+        return self._side(source, self.source_unit), self._side(target, self.target_unit)
+
+    def _side(self, text: str, unit: LengthUnit) -> _Side:
+        words, ids = split_units(text, unit), self.tokenizer.encode(text)
+        if not ids:
+            raise UserError(f"The text {text!r} is blank: give a sentence to show attention for.")
+        shares = piece_shares(self.tokenizer, ids, unit)
+        if shares.shape[1] != len(words):
+            raise UserError(
+                f"The tokenizer sees {shares.shape[1]} {unit}s in a text of {len(words)}: "
+                "use one that does not change the text, as training makes by default."
+            )
+        return _Side(words, ids, shares)
+
+    def _attend(self, pairs: Sequence[tuple[_Side, _Side]]) -> Iterator[WordAttention]:
+        between_pieces = self._between_pieces(
+            [(source.ids, target.ids) for source, target in pairs]
+        )
+        for (source, target), pieces in zip(pairs, between_pieces, strict=True):
+            words = reduce_to_words(pieces, target.shares, source.shares)
+            yield WordAttention(source.words, target.words, words.float().numpy())
+
+    def _link(self, granularity: Granularity, pairs: Sequence[tuple[Ids, Ids]]) -> Iterator[Links]:
+        for (source, target), pieces in zip(pairs, self._between_pieces(pairs), strict=True):
+            weights = pieces.mean(0)
+            if granularity == "word" and target:
+                target_shares = piece_shares(self.tokenizer, target, self.target_unit)
+                source_shares = piece_shares(self.tokenizer, source, self.source_unit)
+                weights = reduce_to_words(weights, target_shares, source_shares)
+            yield attention_links(weights.numpy())
+
+    def _between_pieces(self, pairs: Sequence[tuple[Ids, Ids]]) -> Iterator[Tensor]:
+        """Yields (L, T, S) of each pair of a batch: the mean over heads of cross-attention."""
+        means = self._attention(pairs).cross.mean(2).double().cpu()
+        for weights, (source, target) in zip(means, pairs, strict=True):
+            yield weights[:, : len(target), : len(source)]
+
+    @torch.inference_mode()
+    def _attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> Attention:
+        slots = getattr(self.model, "memory_slots", None)
+        if slots is not None:
+            raise UserError(
+                f"The model attends to {slots} memory slots, which are no words: use one with "
+                "memory_slots=null."
+            )
+        batch = teacher_forced(pairs, self.model.device)
+        return self.model.attention(batch.source, batch.source_mask, batch.target_in)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A text: its words, the ids of its pieces, (pieces, words) the share of each in each."""
+
+    words: tuple[str, ...]
+    ids: Ids
+    shares: Tensor
+
+
+def _map(weights: Tensor, rows: _Side, columns: _Side) -> AttentionMap:
+    """Reduces weights (1, L, H, ...) between pieces; what follows the last piece is EOS."""
+    pieces = weights[0, :, :, : len(rows.shares), : len(columns.shares)].double().cpu()
+    words = reduce_to_words(pieces, rows.shares, columns.shares)
+    return AttentionMap(rows.words, columns.words, words.float().numpy())
 
 
 def split_units(text: str, unit: LengthUnit) -> tuple[str, ...]:
@@ -262,12 +272,12 @@ def reduce_to_words(weights: Tensor, target_shares: Tensor, source_shares: Tenso
     Target pieces are added as well: what a mean divides by cancels when rows are normalised.
 
     Args:
-        weights: (L, T, S) between pieces, EOS left out.
+        weights: (..., T, S) between pieces, EOS left out.
         target_shares: (T, T'), how much of each target piece belongs to each word; rows sum to 1.
         source_shares: (S, S'), the same for the source.
 
     Returns:
-        (L, T', S').
+        (..., T', S').
     """
     words = target_shares.T @ weights @ source_shares
     return words / words.sum(-1, keepdim=True).clamp(min=1e-30)
@@ -285,67 +295,3 @@ def piece_shares(tokenizer: Tokenizer, ids: Ids, unit: LengthUnit) -> Tensor:
     for piece, places in enumerate(members):
         shares[piece, list(places)] = 1 / len(places)
     return shares
-
-
-@dataclass(frozen=True)
-class _Side:
-    """A text: its words, the ids of its pieces, (pieces, words) the share of each in each."""
-
-    words: tuple[str, ...]
-    ids: Ids
-    shares: Tensor
-
-    @classmethod
-    def of(cls, tokenizer: Tokenizer, text: str, unit: LengthUnit) -> _Side:
-        words, ids = split_units(text, unit), tokenizer.encode(text)
-        if not ids:
-            raise UserError(f"The text {text!r} is blank: give a sentence to show attention for.")
-        shares = piece_shares(tokenizer, ids, unit)
-        if shares.shape[1] != len(words):
-            raise UserError(
-                f"The tokenizer sees {shares.shape[1]} {unit}s in a text of {len(words)}: "
-                "use one that does not change the text, as training makes by default."
-            )
-        return cls(words, ids, shares)
-
-
-def _batches(
-    pairs: Iterable[tuple[_Side, _Side]], batch_tokens: int
-) -> Iterator[list[tuple[_Side, _Side]]]:
-    batch: list[tuple[_Side, _Side]] = []
-    longest = 0
-    for pair in pairs:
-        length = 1 + max(len(side.ids) for side in pair)
-        longest = max(longest, length)
-        if batch and longest * (len(batch) + 1) > batch_tokens:
-            yield batch
-            batch, longest = [], length
-        batch.append(pair)
-    if batch:
-        yield batch
-
-
-def _attend(model: EncoderDecoder, pairs: Sequence[tuple[_Side, _Side]]) -> Iterator[WordAttention]:
-    ids = [(source.ids, target.ids) for source, target in pairs]
-    means = _cross(model, ids, over=(2,))  # (B, L, T, S)
-    for (source, target), weights in zip(pairs, means, strict=True):
-        pieces = weights[:, : len(target.ids), : len(source.ids)]
-        words = reduce_to_words(pieces, target.shares, source.shares)
-        yield WordAttention(source.words, target.words, words.float().numpy())
-
-
-@torch.inference_mode()
-def _cross(
-    model: EncoderDecoder, pairs: Sequence[tuple[Ids, Ids]], *, over: tuple[int, ...]
-) -> Tensor:
-    """Returns the cross-attention (B, L, H, T, S) of a batch, its mean over some dimensions."""
-    batch = teacher_forced(pairs, model.device)
-    weights = model.attention(batch.source, batch.source_mask, batch.target_in).cross
-    return weights.mean(over).double().cpu()
-
-
-def _map(weights: Tensor, rows: _Side, columns: _Side) -> AttentionMap:
-    """Reduces weights (1, L, H, ...) between pieces; what follows the last piece is EOS."""
-    pieces = weights[0, :, :, : len(rows.shares), : len(columns.shares)].double().cpu()
-    words = reduce_to_words(pieces, rows.shares, columns.shares)
-    return AttentionMap(rows.words, columns.words, words.float().numpy())

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import torch
 import torch.nn.functional as F
 
-from nmt import BOS, EOS, PAD
 from nmt.checks import UserError
-from nmt.data.batch import batches_by_length, teacher_forced
+from nmt.data.batch import teacher_forced
 from nmt.models.encoder_decoder import EncoderDecoder
-from nmt.tokenizer import Tokenizer
 
+Ids = Sequence[int]
 NOT_A_NUMBER = (
     "The model's output is not a number: the checkpoint is damaged or its training diverged, use "
     "another one."
 )
-ScoredPair = tuple[str, str | Sequence[int]]  # a source, and a translation as text or as ids
 
 
 @dataclass(frozen=True)
@@ -52,45 +49,13 @@ def perplexity(log_prob: float, num_tokens: int) -> float:
     return math.exp(mean) if mean < 700 else math.inf
 
 
-def stream_scores(
-    model: EncoderDecoder,
-    tokenizer: Tokenizer,
-    pairs: Iterable[ScoredPair],
-    *,
-    batch_tokens: int,
-    chunk_size: int,
-) -> Iterator[TranslationScore]:
-    """Yields the score of each pair, in order; see `nmt.translator.Translator.stream_scores`."""
-    pairs = iter(pairs)
-    while chunk := list(islice(pairs, chunk_size)):
-        if any(isinstance(pair, str) or len(pair) != 2 for pair in chunk):
-            raise UserError("pairs must hold (source, translation) pairs; give a list of them.")
-        sources = tokenizer.encode_batch([source for source, _ in chunk])
-        targets = [_target_ids(tokenizer, target) for _, target in chunk]
-        ids = list(zip(sources, targets, strict=True))
-        scores: dict[int, TranslationScore] = {}
-        lengths = [max(len(source), len(target), 1) for source, target in ids]
-        for rows in batches_by_length(lengths, batch_tokens):
-            scores.update(zip(rows, _score(model, [ids[row] for row in rows]), strict=True))
-        yield from (scores[row] for row in range(len(chunk)))
-
-
-def _target_ids(tokenizer: Tokenizer, target: str | Sequence[int]) -> Sequence[int]:
-    if isinstance(target, str):
-        return tokenizer.encode(target)
-    for token in target:
-        if token in (PAD, BOS, EOS) or not 0 <= token < tokenizer.vocab_size:
-            raise UserError(
-                f"a translation holds the id {token}: give ids from 0 to "
-                f"{tokenizer.vocab_size - 1}, without PAD, BOS and EOS ({PAD}, {BOS}, {EOS})."
-            )
-    return target
-
-
 @torch.inference_mode()
-def _score(
-    model: EncoderDecoder, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]
-) -> list[TranslationScore]:
+def score_batch(model: EncoderDecoder, pairs: Sequence[tuple[Ids, Ids]]) -> list[TranslationScore]:
+    """Returns the score of each pair: ids of a source and of its translation, without EOS.
+
+    Raises:
+        UserError: The model's output is not a number.
+    """
     batch = teacher_forced(pairs, model.device)
     logits = model(batch.source, batch.source_mask, batch.target_in)  # (B, T, V)
     losses = F.cross_entropy(

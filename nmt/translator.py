@@ -23,33 +23,26 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, repeat, zip_longest
+from itertools import repeat, zip_longest
 from pathlib import Path
 from typing import Self
 
 import torch
 
-from nmt import checks
-from nmt.alignment import (
-    GRANULARITIES,
-    Granularity,
-    Links,
-    Units,
-    WordAttention,
-    align,
-    word_attentions,
-)
+from nmt import BOS, EOS, PAD, checks
+from nmt.alignment import GRANULARITIES, AttentionReader, Granularity, Ids, Links, WordAttention
 from nmt.checkpoint import load_checkpoint
 from nmt.checks import UserError
-from nmt.data.batch import batches_by_length, collate_source
+from nmt.data.batch import answer_in_order, collate_source, longer_side
 from nmt.decoding.sampling import Sampling
 from nmt.decoding.search import Hypothesis, Search
 from nmt.models.encoder_decoder import EncoderDecoder
-from nmt.scoring import NOT_A_NUMBER, ScoredPair, TranslationScore, stream_scores
+from nmt.scoring import NOT_A_NUMBER, TranslationScore, score_batch
 from nmt.tokenizer import Tokenizer, default_unit
 
 logger = logging.getLogger(__name__)
 
+ScoredPair = tuple[str, str | Sequence[int]]  # a source, and a translation as text or as ids
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -66,9 +59,6 @@ class ScoredText(Hypothesis):
     alignment: Links | None = None
 
 
-Alternatives = tuple[ScoredText, ...]
-
-
 @dataclass(frozen=True)
 class Translation:
     """The translations of one sentence.
@@ -79,7 +69,7 @@ class Translation:
     """
 
     source: str
-    alternatives: Alternatives
+    alternatives: tuple[ScoredText, ...]
 
     @property
     def text(self) -> str:
@@ -98,11 +88,13 @@ class Sentence:
 
     Attributes:
         line: Its number.
-        ids: Its tokens without EOS, at least one.
+        text: As given.
+        ids: Its tokens without EOS; none where it is blank.
         prefix: What its translation begins with, or blank.
     """
 
     line: int
+    text: str
     ids: list[int]
     prefix: str
 
@@ -116,8 +108,8 @@ class SentenceTranslator(ABC):
     Args:
         tokenizer: The tokenizer the model was trained with.
         search: What `translate` uses unless told otherwise.
-        source_lang: Language code, for the record.
-        target_lang: Language code, for the record.
+        source_lang: Language code.
+        target_lang: Language code.
     """
 
     def __init__(
@@ -189,62 +181,83 @@ class SentenceTranslator(ABC):
             if isinstance(given, str):
                 raise UserError(f"{name} is one string; give a list of them, one a sentence.")
         pairs = zip(texts, repeat("")) if prefixes is None else paired(texts, prefixes, "prefixes")
-        lines = enumerate(pairs, 1)
+        search = search or self.search
         blank = ScoredText((), 0.0, 0.0, True, "", None if alignment is None else ())
 
-        def chunk_by_chunk() -> Iterator[Translation]:
-            while chunk := list(islice(lines, chunk_size)):
-                encoded = self.tokenizer.encode_batch([text for _, (text, _) in chunk])
-                sentences = [
-                    Sentence(number, _cut(ids, number, max_source_length), prefix)
-                    for ids, (number, (_, prefix)) in zip(encoded, chunk, strict=True)
+        def answer(batch: list[Sentence]) -> Iterator[Translation]:
+            asked = [sentence for sentence in batch if sentence.ids]
+            hypotheses = self._hypotheses(asked, search) if asked else []
+            found = [self._as_texts(own, search) for own in hypotheses]
+            if alignment is not None:
+                pairs = [
+                    (sentence.ids, one.tokens)
+                    for sentence, own in zip(asked, found, strict=True)
+                    for one in own
                 ]
-                alternatives: list[Alternatives] = [(blank,)] * len(chunk)
-                lengths = [len(sentence.ids) for sentence in sentences]
-                for rows in batches_by_length(lengths, batch_tokens):
-                    batch = [sentences[row] for row in rows]
-                    found = self._translate(batch, search or self.search, alignment, batch_tokens)
-                    for row, of_row in zip(rows, found, strict=True):
-                        alternatives[row] = of_row
-                for (_, (text, _)), of_text in zip(chunk, alternatives, strict=True):
-                    yield Translation(text, of_text)
+                links = self._links(pairs, alignment, batch_tokens)
+                found = [tuple(replace(one, alignment=next(links)) for one in own) for own in found]
+            answers = iter(found)
+            for sentence in batch:
+                yield Translation(sentence.text, next(answers) if sentence.ids else (blank,))
 
-        return chunk_by_chunk()
+        return answer_in_order(
+            self._sentences(pairs, max_source_length),
+            lambda sentence: len(sentence.ids),
+            answer,
+            batch_tokens=batch_tokens,
+            chunk_size=chunk_size,
+        )
 
-    @abstractmethod
-    def _translate(
-        self,
-        batch: Sequence[Sentence],
-        search: Search,
-        alignment: Granularity | None,
-        batch_tokens: int,
-    ) -> list[Alternatives]:
-        """Returns the alternatives of each sentence of a batch."""
+    def _sentences(
+        self, pairs: Iterable[tuple[str, str]], max_source_length: int
+    ) -> Iterator[Sentence]:
+        """Reads texts and prefixes; cuts a text that is longer than its limit, and says so."""
+        for line, (text, prefix) in enumerate(pairs, 1):
+            ids = self.tokenizer.encode(text)
+            if len(ids) > max_source_length:
+                logger.warning(
+                    "line %d has %d source tokens, more than the limit of %d: what is beyond it is "
+                    "not translated; raise max_source_length to translate all of it",
+                    line,
+                    len(ids),
+                    max_source_length,
+                )
+            yield Sentence(line, text, ids[:max_source_length], prefix)
 
-    def _as_texts(self, hypotheses: Sequence[Hypothesis], *, repeats: bool = False) -> Alternatives:
+    def _as_texts(self, hypotheses: Sequence[Hypothesis], search: Search) -> tuple[ScoredText, ...]:
         """Returns hypotheses as text, best first.
 
         A search may find one text in several pieces ("hungrig", "er"): only the best is kept,
-        unless `repeats` says that each hypothesis is a draw of its own.
+        unless each hypothesis is a draw of its own.
         """
         texts: dict[str | int, ScoredText] = {}
         for number, one in enumerate(hypotheses):
             if math.isnan(one.log_prob):
                 raise UserError(NOT_A_NUMBER)
             text = self.tokenizer.decode(one.tokens)
-            texts.setdefault(number if repeats else text, ScoredText(**vars(one), text=text))
+            key = number if isinstance(search, Sampling) else text
+            texts.setdefault(key, ScoredText(**vars(one), text=text))
         return tuple(texts.values())
+
+    @abstractmethod
+    def _hypotheses(self, batch: Sequence[Sentence], search: Search) -> list[list[Hypothesis]]:
+        """Translates a batch, in which no sentence is blank."""
+
+    @abstractmethod
+    def _links(
+        self, pairs: Sequence[tuple[Ids, Ids]], granularity: Granularity, batch_tokens: int
+    ) -> Iterator[Links]:
+        """Yields the links between each source and its translation."""
 
 
 class Translator(SentenceTranslator):
     """A model, its tokenizer and a search.
 
-    Args:
-        model: Put into eval mode; translation happens on its device.
-        tokenizer: The tokenizer the model was trained with.
-        search: What `translate` uses unless told otherwise.
-        source_lang: Language code, for the record.
-        target_lang: Language code, for the record.
+    The model is put into eval mode; translation happens on its device. Other arguments are those
+    of `SentenceTranslator`; languages say whether words or characters are aligned.
+
+    Attributes:
+        reader: Of the model's attention.
     """
 
     def __init__(
@@ -258,6 +271,9 @@ class Translator(SentenceTranslator):
     ) -> None:
         super().__init__(tokenizer, search, source_lang=source_lang, target_lang=target_lang)
         self.model = model.eval()
+        self.reader = AttentionReader(
+            self.model, tokenizer, default_unit(source_lang), default_unit(target_lang)
+        )
         _prepare_for_forks()
 
     @classmethod
@@ -309,13 +325,17 @@ class Translator(SentenceTranslator):
             chunk_size: Pairs read ahead and sorted by length.
 
         Raises:
-            UserError: An element of `pairs` is no pair, an id cannot be part of a translation, an
-                option is out of range, or the model's output is not a number.
+            UserError: An id cannot be part of a translation, an option is out of range, or the
+                model's output is not a number.
         """
         checks.at_least("batch_tokens", batch_tokens)
         checks.at_least("chunk_size", chunk_size)
-        return stream_scores(
-            self.model, self.tokenizer, pairs, batch_tokens=batch_tokens, chunk_size=chunk_size
+        return answer_in_order(
+            ((self.tokenizer.encode(source), self._target_ids(target)) for source, target in pairs),
+            longer_side,
+            functools.partial(score_batch, self.model),
+            batch_tokens=batch_tokens,
+            chunk_size=chunk_size,
         )
 
     def attention(self, source: str, target: str) -> WordAttention:
@@ -331,66 +351,50 @@ class Translator(SentenceTranslator):
         return attention
 
     def attentions(
-        self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int = 1024
+        self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int = 1024, chunk_size: int = 64
     ) -> Iterator[WordAttention]:
-        """Yields `attention` of each pair, in order, and keeps none of them.
+        """Yields `attention` of each pair, in order, and keeps that of one chunk.
 
         Args:
-            pairs: Source and translation. Neighbours make a batch: sort them by length for speed.
-            batch_tokens: As in `score`.
+            pairs: Source and translation.
+            batch_tokens: As in `stream_scores`.
+            chunk_size: Pairs read ahead and sorted by length.
         """
         checks.at_least("batch_tokens", batch_tokens)
-        return word_attentions(
-            self.model, self.tokenizer, pairs, units=self.units, batch_tokens=batch_tokens
-        )
+        checks.at_least("chunk_size", chunk_size)
+        return self.reader.attentions(pairs, batch_tokens=batch_tokens, chunk_size=chunk_size)
 
-    @property
-    def units(self) -> Units:
-        """What a word is in either language."""
-        return Units(default_unit(self.source_lang), default_unit(self.target_lang))
-
-    def _translate(
-        self,
-        batch: Sequence[Sentence],
-        search: Search,
-        alignment: Granularity | None,
-        batch_tokens: int,
-    ) -> list[Alternatives]:
+    def _hypotheses(self, batch: Sequence[Sentence], search: Search) -> list[list[Hypothesis]]:
         source, source_mask = collate_source([sentence.ids for sentence in batch])
-        prefixes = self.tokenizer.encode_batch([sentence.prefix for sentence in batch])
-        hypotheses = search(
+        prefixes = [self.tokenizer.encode(sentence.prefix) for sentence in batch]
+        return search(
             self.model,
             source.to(self.model.device),
             None if source_mask is None else source_mask.to(self.model.device),
             forbidden_ids=self.tokenizer.forbidden_ids,
             prefixes=prefixes if any(prefixes) else None,
         )
-        drawn = isinstance(search, Sampling)
-        found = [self._as_texts(own, repeats=drawn) for own in hypotheses]
-        if alignment is None:
-            return found
-        links = align(
-            self.model,
-            self.tokenizer,
-            [
-                (sentence.ids, one.tokens)
-                for sentence, own in zip(batch, found, strict=True)
-                for one in own
-            ],
-            granularity=alignment,
-            units=self.units,
-            batch_tokens=batch_tokens,
-        )
-        return [tuple(replace(one, alignment=next(links)) for one in own) for own in found]
+
+    def _links(
+        self, pairs: Sequence[tuple[Ids, Ids]], granularity: Granularity, batch_tokens: int
+    ) -> Iterator[Links]:
+        return self.reader.links(pairs, granularity, batch_tokens=batch_tokens)
+
+    def _target_ids(self, target: str | Sequence[int]) -> Sequence[int]:
+        if isinstance(target, str):
+            return self.tokenizer.encode(target)
+        for token in target:
+            if token in (PAD, BOS, EOS) or not 0 <= token < self.tokenizer.vocab_size:
+                raise UserError(
+                    f"a translation holds the id {token}: give ids from 0 to "
+                    f"{self.tokenizer.vocab_size - 1}, without PAD, BOS and EOS "
+                    f"({PAD}, {BOS}, {EOS})."
+                )
+        return target
 
 
 def paired(sources: Iterable[str], others: Iterable[str], name: str) -> Iterator[tuple[str, str]]:
-    """Yields the sources with what belongs to them, as they come.
-
-    Args:
-        sources: One text each.
-        others: As many.
-        name: What they are, in the plural.
+    """Yields the sources with what belongs to them, as they come; `name` is what that is.
 
     Raises:
         UserError: One of the two ends before the other.
@@ -400,20 +404,6 @@ def paired(sources: Iterable[str], others: Iterable[str], name: str) -> Iterator
             short, long = (name, "sources") if other is None else ("sources", name)
             raise UserError(f"There are only {line - 1} {short}, but more {long}: give as many.")
         yield source, other
-
-
-def _cut(source: list[int], line: int, max_source_length: int) -> list[int]:
-    """Returns the beginning of a source that is longer than its limit, and says so."""
-    if len(source) > max_source_length:
-        logger.warning(
-            "line %d has %d source tokens, more than the limit of %d: only the first %d are "
-            "translated; raise max_source_length to translate all of it",
-            line,
-            len(source),
-            max_source_length,
-            max_source_length,
-        )
-    return source[:max_source_length]
 
 
 @functools.cache  # once is enough

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from nmt.alignment import AttentionMap, attention_maps
+from nmt.alignment import AttentionMap
 from nmt.checks import UserError, at_least, flag_main
 from nmt.decoding.greedy import GreedySearch
 from nmt.evaluation.figures import draw_attention, save_as
@@ -71,9 +71,7 @@ def _run(options: argparse.Namespace) -> list[Path]:
     target = options.target
     if target is None:
         target = translator.translate([options.source], search=GreedySearch())[0].text
-    maps = attention_maps(
-        translator.model, translator.tokenizer, options.source, target, units=translator.units
-    )
+    maps = translator.reader.maps(options.source, target)
     if options.kind is not None and options.kind not in maps:
         raise UserError(f"This model has no {options.kind} attention: choose from {list(maps)}.")
     output: Path = options.output

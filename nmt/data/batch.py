@@ -6,14 +6,18 @@ predicts y + EOS. Everything is padded on the right with PAD.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from nmt import BOS, EOS, PAD
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -103,23 +107,39 @@ def teacher_forced(
     return collate(examples).to(device)
 
 
-def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Groups sentences of similar length, longest first; leaves out those of length 0.
+def answer_in_order(
+    items: Iterable[Item],
+    length: Callable[[Item], int],
+    answer: Callable[[list[Item]], Iterable[Answer]],
+    *,
+    batch_tokens: int,
+    chunk_size: int | None = None,
+) -> Iterator[Answer]:
+    """Yields the answer to each item, in order; items of similar length are asked together.
 
     Args:
-        lengths: Tokens of each sentence without EOS.
-        batch_tokens: Most tokens in a batch, EOS and padding included, unless one sentence
-            alone has more.
-
-    Yields:
-        Indices into `lengths`.
+        items: Sentences or pairs.
+        length: Gives the tokens of an item without EOS; of a pair, those of its longer side.
+        answer: Answers a batch, the longest item first.
+        batch_tokens: Most tokens of a batch, EOS and padding included, unless one item alone has
+            more.
+        chunk_size: Items read ahead and sorted by length; None for all.
     """
-    order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
-    first = 0
-    while first < len(order):
-        num_rows = max(1, batch_tokens // (lengths[order[first]] + 1))
-        yield order[first : first + num_rows]
-        first += num_rows
+    items = iter(items)
+    while chunk := list(islice(items, chunk_size)):
+        lengths = [length(item) for item in chunk]
+        order = sorted(range(len(chunk)), key=lambda i: -lengths[i])
+        answers: dict[int, Answer] = {}
+        while order:
+            num_rows = max(1, batch_tokens // (lengths[order[0]] + 1))
+            rows, order = order[:num_rows], order[num_rows:]
+            answers.update(zip(rows, answer([chunk[row] for row in rows]), strict=True))
+        yield from (answers[row] for row in range(len(chunk)))
+
+
+def longer_side(pair: tuple[Sequence[int], Sequence[int]]) -> int:
+    """Returns the tokens of the longer side of a pair."""
+    return max(map(len, pair))
 
 
 def _pad(rows: list[list[int]]) -> Tensor:

@@ -22,15 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt import BOS, EOS, PAD
-from nmt.checks import UserError, at_least, between, positive
-from nmt.decoding.search import (
-    Constraints,
-    Hypothesis,
-    Search,
-    hypothesis,
-    penalised,
-    sentences_to_keep,
-)
+from nmt.checks import at_least, between, positive
+from nmt.decoding.search import Constraints, Hypothesis, Search, hypothesis, sentences_to_keep
 from nmt.models.encoder_decoder import EncoderDecoder
 
 
@@ -58,26 +51,17 @@ class BeamSearch(Search):
         # a length of ten million to the power of 5 is still a number in fp32
         between("length_penalty", self.length_penalty, -5, 5)
         at_least("num_hypotheses", self.num_hypotheses)
-        if self.num_hypotheses > self.beam_size:
-            raise UserError(
-                f"num_hypotheses is {self.num_hypotheses}; it must not exceed beam_size, "
-                f"{self.beam_size}."
-            )
+        between("num_hypotheses", self.num_hypotheses, 1, self.beam_size)
         if self.patience is not None:
             positive("patience", self.patience)
 
     def _find(
-        self,
-        model: EncoderDecoder,
-        source: Tensor,
-        source_mask: Tensor | None,
-        constraints: Constraints,
+        self, model: EncoderDecoder, state: Any, source: Tensor, constraints: Constraints
     ) -> list[list[Hypothesis]]:
         finished = BestList(len(source), self.num_hypotheses, source.device)
         cut = BestList(len(source), self.num_hypotheses, source.device)
         enough = math.inf if self.patience is None else self.patience * self.beam_size
         beam = _first_beam(constraints.limits)
-        state = model.start(source, source_mask)
         while True:
             logits, state = model.step(beam.prefixes[..., -1].reshape(-1, 1), state)
             log_probs = constraints.log_probs(logits, beam.sentences, beam.length)
@@ -101,12 +85,8 @@ class BeamSearch(Search):
     ) -> _Beam:
         """Lists what ends with this step; returns `longer` with the live hypotheses only.
 
-        Args:
-            beam: The live hypotheses before the step.
-            longer: Their best extensions.
-            parents: (B, beam') the place in `beam` of each extension's parent.
-            finished: Takes those that end in EOS.
-            cut: Takes those of `beam` that are at their limit and did not end.
+        Those of `longer` that end in EOS are `finished`. Those of `beam` that are at their limit
+        and have no extension (by `parents`, as `_best_extensions` has it) that ends are `cut`.
         """
         if beam.length < self.min_length:  # then nothing ends
             return longer
@@ -121,7 +101,7 @@ class BeamSearch(Search):
         return longer.without(ended | at_limit)
 
     def _list(self, best: BestList, beam: _Beam, which: Tensor) -> None:
-        scores = penalised(beam.log_probs, beam.length, self.length_penalty)
+        scores = beam.log_probs / beam.length**self.length_penalty
         scores = scores.masked_fill(~which, -math.inf)
         best.add(beam.sentences, beam.prefixes, beam.log_probs, scores)
 
@@ -129,7 +109,7 @@ class BeamSearch(Search):
         """Returns a bound on the scores of all that can become of a beam: (B,)."""
         most, least = beam.limits + 1, beam.length + 1  # tokens to come to, EOS counted
         length = most if self.length_penalty >= 0 else least
-        return penalised(beam.log_probs.amax(-1), length, self.length_penalty)
+        return beam.log_probs.amax(-1) / length**self.length_penalty
 
 
 @dataclass(frozen=True)
@@ -205,14 +185,7 @@ def _best_extensions(beam: _Beam, log_probs: Tensor, beam_size: int) -> tuple[_B
 
 
 def _follow(state: Any, beam: _Beam, parents: Tensor, keep: Tensor | None) -> Any:
-    """Gives each extension the state of its parent.
-
-    Args:
-        state: The rows of `beam`.
-        beam: The parents.
-        parents: (B, beam') places in the beam.
-        keep: The sentences that go on; None for all.
-    """
+    """Gives each extension the state of its parent, for the sentences to `keep` (None: all)."""
     num_sentences, beam_size = beam.log_probs.shape
     rows = parents + beam_size * torch.arange(num_sentences, device=parents.device).unsqueeze(-1)
     if keep is None and parents.shape == beam.log_probs.shape:
@@ -222,11 +195,6 @@ def _follow(state: Any, beam: _Beam, parents: Tensor, keep: Tensor | None) -> An
 
 class BestList:
     """The best hypotheses of every sentence so far, best first: a few places to compete for.
-
-    Args:
-        num_sentences: B.
-        num_places: Hypotheses kept for each sentence.
-        device: Where the tensors live.
 
     Attributes:
         scores: (B, num_places) float32, falling, -inf where a place is free.
@@ -261,17 +229,13 @@ class BestList:
 
     def hypotheses(self) -> list[list[Hypothesis]]:
         """Returns those who have a place, for each sentence."""
-        places = zip(
-            self._prefixes.tolist(), self.scores.tolist(), self._log_probs.tolist(), strict=True
+        rows = zip(
+            self._prefixes[..., 1:].tolist(),
+            self.scores.tolist(),
+            self._log_probs.tolist(),
+            strict=True,
         )
-        return [
-            [
-                hypothesis(prefix[1:], score, log_prob)
-                for prefix, score, log_prob in zip(*sentence, strict=True)
-                if score != -math.inf
-            ]
-            for sentence in places
-        ]
+        return [[one for one in map(hypothesis, *row) if one.score != -math.inf] for row in rows]
 
 
 def take(prefixes: Tensor, places: Tensor) -> Tensor:

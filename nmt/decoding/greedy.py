@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -18,14 +19,9 @@ class GreedySearch(Search):
     """
 
     def _find(
-        self,
-        model: EncoderDecoder,
-        source: Tensor,
-        source_mask: Tensor | None,
-        constraints: Constraints,
+        self, model: EncoderDecoder, state: Any, source: Tensor, constraints: Constraints
     ) -> list[list[Hypothesis]]:
-        state = model.start(source, source_mask)
-        return roll_out(model, state, constraints, _most_probable, num_rows=1)
+        return roll_out(model, state, constraints, _most_probable)
 
 
 def _most_probable(log_probs: Tensor, rows: Tensor, length: int) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,14 +48,9 @@ class Sampling(Search):
         at_least("num_hypotheses", self.num_hypotheses)
 
     def _find(
-        self,
-        model: EncoderDecoder,
-        source: Tensor,
-        source_mask: Tensor | None,
-        constraints: Constraints,
+        self, model: EncoderDecoder, state: Any, source: Tensor, constraints: Constraints
     ) -> list[list[Hypothesis]]:
         uniform = self._uniform(source, constraints.limits)
-        state = model.start(source, source_mask)
         rows = torch.arange(len(source), device=source.device)
         state = state.select(rows.repeat_interleave(self.num_hypotheses))
 

@@ -24,14 +24,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from nmt import BOS, EOS, PAD, UNK
-from nmt.checks import UserError, at_least, positive
+from nmt.checks import at_least, between, positive
 from nmt.models.encoder_decoder import EncoderDecoder
 
 EXTRA_LENGTH = 10  # tokens that every sentence may have on top of its share of the source length
@@ -75,12 +74,8 @@ class Search(ABC):
     def __post_init__(self) -> None:
         at_least("max_length", self.max_length)
         at_least("min_length", self.min_length, 0)
+        between("min_length", self.min_length, 0, self.max_length)
         positive("max_length_ratio", self.max_length_ratio)
-        if self.min_length > self.max_length:
-            raise UserError(
-                f"min_length is {self.min_length}; it must not exceed max_length, "
-                f"{self.max_length}."
-            )
 
     @torch.inference_mode()
     def __call__(
@@ -107,23 +102,16 @@ class Search(ABC):
         """
         if not len(source):
             return []
-        constraints = Constraints(
-            self.min_length,
-            self.limits(source, source_mask),
-            forbidden_ids=forbidden_ids,
-            prefixes=prefixes or [()] * len(source),
-        )
-        return self._find(model, source, source_mask, constraints)
+        limits = self.limits(source, source_mask)
+        prefixes = prefixes or [()] * len(source)
+        constraints = Constraints(self.min_length, limits, forbidden_ids, prefixes)
+        return self._find(model, model.start(source, source_mask), source, constraints)
 
     @abstractmethod
     def _find(
-        self,
-        model: EncoderDecoder,
-        source: Tensor,
-        source_mask: Tensor | None,
-        constraints: Constraints,
+        self, model: EncoderDecoder, state: Any, source: Tensor, constraints: Constraints
     ) -> list[list[Hypothesis]]:
-        """Translates a batch of at least one sentence within the constraints."""
+        """Continues from `start`'s state of a batch of at least one sentence."""
 
     def limits(self, source: Tensor, source_mask: Tensor | None) -> Tensor:
         """Returns how many tokens, EOS aside, each sentence of a batch may have: (B,) int64."""
@@ -146,16 +134,12 @@ class Constraints:
 
     Attributes:
         limits: The same, but at least as many as its prefix has.
-
-    Raises:
-        UserError: A prefix holds a special id.
     """
 
     def __init__(
         self,
         min_length: int,
         limits: Tensor,
-        *,
         forbidden_ids: Sequence[int],
         prefixes: Sequence[Sequence[int]],
     ) -> None:
@@ -163,8 +147,6 @@ class Constraints:
         self._min_length = min_length
         self._never = torch.tensor([PAD, UNK, BOS, *forbidden_ids], device=device)
         self._not_yet = torch.tensor([PAD, UNK, BOS, EOS, *forbidden_ids], device=device)
-        if not {PAD, BOS, EOS}.isdisjoint(chain(*prefixes)):
-            raise UserError("A prefix holds a special id: leave PAD, BOS and EOS out of prefixes.")
         longest = max(map(len, prefixes))
         rows = [[*prefix, *[PAD] * (longest - len(prefix))] for prefix in prefixes]
         self._forced = torch.tensor(rows, dtype=torch.long, device=device)  # (B, longest)
@@ -192,11 +174,6 @@ class Constraints:
         return torch.where(forced != PAD, only, log_probs)
 
 
-def penalised(log_probs: Tensor, length: int | Tensor, length_penalty: float) -> Tensor:
-    """Returns the scores of hypotheses of `length` tokens, EOS counted where there is one."""
-    return log_probs / length**length_penalty
-
-
 def sentences_to_keep(done: Tensor) -> Tensor | None:
     """Says when finished sentences should leave the batch.
 
@@ -220,7 +197,7 @@ def roll_out(
     constraints: Constraints,
     choose: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]],
     *,
-    num_rows: int,
+    num_rows: int = 1,
 ) -> list[list[Hypothesis]]:
     """Chooses a token a step for every row until all have ended: greedy search and sampling.
 
@@ -258,11 +235,8 @@ def roll_out(
     table = log_probs.new_full((len(log_probs), len(chosen)), PAD, dtype=torch.long)
     for position, (rows, tokens) in enumerate(chosen):
         table[rows, position] = tokens
-    scores = penalised(log_probs, (table != PAD).sum(-1), 1.0)
-    hypotheses = [
-        hypothesis(*row)
-        for row in zip(table.tolist(), scores.tolist(), log_probs.tolist(), strict=True)
-    ]
+    scores = log_probs / (table != PAD).sum(-1)
+    hypotheses = list(map(hypothesis, table.tolist(), scores.tolist(), log_probs.tolist()))
     return [hypotheses[i : i + num_rows] for i in range(0, len(hypotheses), num_rows)]
 
 

@@ -22,7 +22,7 @@ import torch
 from nmt.alignment import WordAttention
 from nmt.checks import UserError, at_least, flag_main
 from nmt.decoding.beam import BeamSearch
-from nmt.translator import Alternatives, Translator
+from nmt.translator import ScoredText, Translator
 
 MAX_CHARACTERS = 500
 MAX_LENGTH = 128  # target tokens
@@ -72,7 +72,7 @@ class Answer:
 
     name: str
     languages: str
-    alternatives: Alternatives
+    alternatives: tuple[ScoredText, ...]
     attention: WordAttention | None
     note: str
 

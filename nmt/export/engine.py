@@ -15,13 +15,13 @@ then holds a forbidden piece, or passed its limit, is searched again without tho
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 from nmt import EOS
-from nmt.alignment import Granularity
+from nmt.alignment import Granularity, Links
 from nmt.checkpoint import build
 from nmt.checks import UserError
 from nmt.data.batch import collate_source
@@ -31,7 +31,7 @@ from nmt.decoding.search import Hypothesis, Search
 from nmt.export.conversion import import_ctranslate2
 from nmt.export.folder import DESCRIPTION, FORMAT_VERSION, TOKENIZER
 from nmt.tokenizer import Tokenizer
-from nmt.translator import Alternatives, Sentence, SentenceTranslator
+from nmt.translator import Sentence, SentenceTranslator
 
 _PATIENCE = 2.0  # with 1, CTranslate2's default, BLEU was 0.3 to 0.4 lower; 4 was like 2
 
@@ -96,16 +96,10 @@ class ExportedTranslator(SentenceTranslator):
                 "one with scripts/export_ctranslate2.py CHECKPOINT DIR, or try device cpu."
             ) from error
 
-    def _translate(
-        self,
-        batch: Sequence[Sentence],
-        search: Search,
-        alignment: Granularity | None,
-        batch_tokens: int,
-    ) -> list[Alternatives]:
+    def _hypotheses(self, batch: Sequence[Sentence], search: Search) -> list[list[Hypothesis]]:
         beam = _as_beam(search)
-        if alignment is not None or any(sentence.prefix for sentence in batch):
-            raise UserError("An exported model takes no prefix and aligns nothing: leave them out.")
+        if any(sentence.prefix for sentence in batch):
+            raise UserError("An exported model takes no prefix: leave prefixes out.")
         limits = self._limits(batch, beam)
         sources = [[self._pieces[token] for token in sentence.ids] for sentence in batch]
         found = []
@@ -119,8 +113,11 @@ class ExportedTranslator(SentenceTranslator):
             # where EOS is forbidden at first, probabilities shift as well
             if beam.min_length or not all(self._is_fine(one, limit) for one in own):
                 own = self._suppressed(source, limit, beam)
-            found.append(self._as_texts(own))
+            found.append(own)
         return found
+
+    def _links(self, pairs: Any, granularity: Granularity, batch_tokens: int) -> Iterator[Links]:
+        raise UserError("An exported model aligns nothing: leave alignment out.")
 
     def _limits(self, batch: Sequence[Sentence], search: BeamSearch) -> list[int]:
         """Returns the most tokens of each translation, EOS not counted."""

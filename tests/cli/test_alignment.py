@@ -12,12 +12,8 @@ def links(*sentences):
 
 
 def test_each_target_word_is_linked_to_the_source_word_it_looks_at_most():
-    weights = [[0.1, 0.7, 0.2], [0.5, 0.1, 0.4]]
-    assert attention_links(weights) == ((1, 0), (0, 1))
-
-
-def test_the_first_of_equal_weights_wins():
-    assert attention_links([[0.2, 0.4, 0.4]]) == ((1, 0),)
+    weights = [[0.1, 0.7, 0.2], [0.5, 0.1, 0.4], [0.2, 0.4, 0.4]]
+    assert attention_links(weights) == ((1, 0), (0, 1), (1, 2))  # the first of equals
 
 
 def test_gold_links_come_from_lists():
@@ -45,9 +41,3 @@ def test_counts_are_those_of_the_corpus_not_means_over_sentences():
     sure = links({A}, {A, B, C})
     scores = score_alignment(links({A}, {D}), sure=sure, possible=links((), ()))
     assert scores.recall == pytest.approx(1 / 4)  # the mean over sentences is 1 / 2
-
-
-@pytest.mark.parametrize(("found", "sure"), [({A}, ()), ((), {A})])
-def test_a_corpus_without_links_is_refused(found, sure):
-    with pytest.raises(ValueError, match="pass at least one of each"):
-        score_alignment(links(found), sure=links(sure), possible=links(()))

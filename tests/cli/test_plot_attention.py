@@ -8,14 +8,13 @@ import torch
 from checkpoints import write_checkpoint
 from models_for_tests import OPTIONS, tiny_model
 
-from nmt.alignment import Units, attention_maps, word_attentions
+from nmt.alignment import AttentionReader
 from nmt.cli.plot_attention import main
 from nmt.data.batch import collate
 from nmt.data.preparation import train_tokenizer
 from nmt.evaluation.figures import draw_attention
 from nmt.tokenizer import Tokenizer
 
-WORDS = Units("word", "word")
 SOURCE, TARGET = "the old man", "ein älterer Hund"
 
 
@@ -25,9 +24,10 @@ def tokenizer():
     return Tokenizer(train_tokenizer(text, vocab_size=400, model_type="bpe"))
 
 
-def maps_of(name, tokenizer, source=SOURCE, target=TARGET, **options):
-    model = tiny_model(name, vocab_size=tokenizer.vocab_size, **options)
-    return model, attention_maps(model, tokenizer, source, target, units=WORDS)
+def maps_of(name, tokenizer, source=SOURCE, target=TARGET):
+    model = tiny_model(name, vocab_size=tokenizer.vocab_size)
+    reader = AttentionReader(model, tokenizer, "word", "word")
+    return reader, reader.maps(source, target)
 
 
 def test_a_transformer_has_three_maps_of_its_layers_and_heads_with_rows_that_sum_to_one(tokenizer):
@@ -55,12 +55,12 @@ def test_no_target_word_looks_at_what_is_not_written_yet(tokenizer):
 
 def test_pieces_that_are_words_keep_their_weights(tokenizer):
     source, target = "the man", "ein Hund"
-    model, maps = maps_of("transformer", tokenizer, source, target)
+    reader, maps = maps_of("transformer", tokenizer, source, target)
     ids = [tokenizer.encode(text) for text in (source, target)]
     assert list(map(len, ids)) == [2, 2]
     batch = collate([{"index": 0, "source_ids": ids[0], "target_ids": ids[1]}])
     with torch.inference_mode():
-        found = model.attention(batch.source, None, batch.target_in)
+        found = reader.model.attention(batch.source, None, batch.target_in)
     for name, pieces in (
         ("cross", found.cross[0, :, :, :2, :2]),
         ("encoder-self", found.encoder_self[0, :, :, :2, :2]),
@@ -71,26 +71,10 @@ def test_pieces_that_are_words_keep_their_weights(tokenizer):
 
 
 def test_bahdanau_has_cross_attention_only_and_it_is_that_of_the_words(tokenizer):
-    model, maps = maps_of("bahdanau", tokenizer)
+    reader, maps = maps_of("bahdanau", tokenizer)
     assert list(maps) == ["cross"]
-    (expected,) = word_attentions(
-        model, tokenizer, [(SOURCE, TARGET)], units=WORDS, batch_tokens=99
-    )
+    (expected,) = reader.attentions([(SOURCE, TARGET)], batch_tokens=99, chunk_size=1)
     np.testing.assert_allclose(maps["cross"].weights[:, 0], expected.weights, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("name", "texts", "options", "reason"),
-    [
-        ("rnn", (SOURCE, TARGET), {}, "no attention to show"),
-        ("transformer", (SOURCE, TARGET), {"memory_slots": 2}, "2 memory slots"),
-        ("transformer", (" ", TARGET), {}, "is blank"),
-        ("transformer", (SOURCE, ""), {}, "is blank"),
-    ],
-)
-def test_what_cannot_be_shown_is_refused(tokenizer, name, texts, options, reason):
-    with pytest.raises(ValueError, match=reason):
-        maps_of(name, tokenizer, *texts, **options)
 
 
 def test_a_figure_has_a_panel_for_each_matrix_with_its_words_and_one_scale():

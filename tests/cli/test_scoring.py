@@ -40,13 +40,6 @@ def translator(request, tokenizer):
     return Translator(model, tokenizer, GreedySearch(max_length=7))
 
 
-class Words(WordTokenizer):
-    """Encodes one text too."""
-
-    def encode(self, text):
-        return self.encode_batch([text])[0]
-
-
 class Teacher(ToyModel):
     """A toy model that reads all target tokens at once."""
 
@@ -64,7 +57,7 @@ def test_the_score_is_the_product_of_the_probabilities_of_the_tokens():
         (4, (A,)): {B: 0.25, EOS: 0.75},
         (4, (A, B)): {EOS: 1.0},
     }
-    translator = Translator(Teacher(table), Words(), GreedySearch())
+    translator = Translator(Teacher(table), WordTokenizer(), GreedySearch())
     (score,) = translator.score([("one", "one two")])
     assert score.tokens == (A, B, EOS)
     assert score.token_log_probs == pytest.approx([math.log(0.5), math.log(0.25), 0.0])
@@ -84,22 +77,16 @@ def test_a_translation_scores_as_its_search_said(translator):
         assert score.log_prob - end == pytest.approx(hypothesis.log_prob, abs=1e-3)
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 17, 100])
-def test_batches_do_not_matter(translator, batch_tokens):
+@pytest.mark.parametrize("options", [{"batch_tokens": 1}, {"batch_tokens": 17}, {"chunk_size": 3}])
+def test_scores_come_in_order_whatever_the_batches_and_chunks(translator, tokenizer, options):
     pairs = [(source, target) for source in SENTENCES for target in SENTENCES]
     expected = translator.score(pairs)
-    for score, other in zip(
-        translator.score(pairs, batch_tokens=batch_tokens), expected, strict=True
-    ):
+    assert [score.tokens[:-1] for score in expected] == [
+        tuple(tokenizer.encode(t)) for _, t in pairs
+    ]
+    for score, other in zip(translator.stream_scores(pairs, **options), expected, strict=True):
         assert score.tokens == other.tokens
         assert score.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
-
-
-def test_scores_come_in_the_order_of_the_pairs(translator, tokenizer):
-    pairs = [("one", text) for text in SENTENCES]
-    tokens = [score.tokens for score in translator.score(pairs)]
-    assert tokens == [(*tokenizer.encode(text), EOS) for text in SENTENCES]
-    assert translator.score([]) == []
 
 
 @pytest.mark.parametrize("ids", [[7, PAD, 8], [BOS, 7], [7, EOS], [7, -1], [7, 9999]])
@@ -120,11 +107,6 @@ def test_blank_texts_have_a_score(translator):
     assert all(score.log_prob < 0 for score in (blank, target, source))
 
 
-def test_scoring_does_not_train(translator):
-    translator.score([("one", "two")])
-    assert all(parameter.grad is None for parameter in translator.model.parameters())
-
-
 def test_a_model_that_gives_no_numbers_is_named(translator):
     with torch.no_grad():
         next(translator.model.parameters()).fill_(math.nan)
@@ -134,8 +116,3 @@ def test_a_model_that_gives_no_numbers_is_named(translator):
 
 def test_a_perplexity_beyond_all_numbers_is_infinite():
     assert TranslationScore((EOS,), (-1e4,)).perplexity == math.inf
-
-
-def test_impossible_batches_are_refused(translator):
-    with pytest.raises(ValueError, match="batch_tokens is 0"):
-        translator.score([("one", "two")], batch_tokens=0)

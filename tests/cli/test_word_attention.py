@@ -104,7 +104,7 @@ def test_links_of_alternatives_are_asked_for_in_batches_and_do_not_depend_on_the
             assert (one.text, one.alignment) == (other.text, other.alignment)
 
 
-def test_only_a_batch_of_pairs_is_read_at_a_time(tokenizer):
+def test_only_a_chunk_of_pairs_is_read_at_a_time(tokenizer):
     read = []
 
     def pairs():
@@ -112,8 +112,8 @@ def test_only_a_batch_of_pairs_is_read_at_a_time(tokenizer):
             read.append(number)
             yield "the man", "der Mann"
 
-    next(translator_of("bahdanau", tokenizer).attentions(pairs(), batch_tokens=6))
-    assert len(read) == 3  # two of three tokens each, and the one that did not fit
+    next(translator_of("bahdanau", tokenizer).attentions(pairs(), chunk_size=3))
+    assert len(read) == 3
 
 
 def test_characters_take_the_place_of_words_in_chinese(tokenizer):
@@ -145,11 +145,11 @@ def test_a_model_without_attention_is_refused(tokenizer):
 
 
 @pytest.mark.parametrize("name", ATTENDING)
-def test_memory_slots_are_refused_at_the_call(name, tokenizer):
+def test_memory_slots_are_refused(name, tokenizer):
     model = tiny_model(name, vocab_size=tokenizer.vocab_size, memory_slots=2)
     translator = Translator(model, tokenizer, GreedySearch())
     with pytest.raises(ValueError, match="attends to 2 memory slots, which are no words"):
-        translator.attentions([("the man", "der Mann")])
+        translator.attention("the man", "der Mann")
 
 
 @pytest.mark.parametrize("pair", [("", "der Mann"), ("the man", "\u3000")])

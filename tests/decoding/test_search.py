@@ -1,4 +1,4 @@
-"""What all searches promise: limits, forbidden ids, forced prefixes, options."""
+"""What all searches promise: limits, forbidden ids, forced prefixes, no role of neighbours."""
 
 import dataclasses
 import inspect
@@ -16,6 +16,7 @@ from nmt.data.batch import collate_source
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
 from nmt.decoding.sampling import Sampling
+from nmt.decoding.search import Constraints, Hypothesis
 
 SEARCHES = [
     GreedySearch(max_length=6),
@@ -24,6 +25,7 @@ SEARCHES = [
 ]
 PREFIXES = [(), (A,), (B, B, C), (C, A)]
 KEYS = (11, 13, 17, 19)
+ALWAYS_A = {(11, (A,) * length): {A: 0.75, EOS: 0.25} for length in range(300)}
 every_search = pytest.mark.parametrize("search", SEARCHES, ids=lambda s: type(s).__name__)
 
 
@@ -124,12 +126,6 @@ def test_prefixes_of_any_lengths_are_kept_and_do_not_disturb_their_neighbours(se
             assert hypothesis.log_prob == pytest.approx(model.log_prob(key, tokens))
 
 
-@every_search
-def test_no_prefix_is_an_empty_prefix(search):
-    model, batch = ToyModel(), sources(*KEYS)
-    assert search(model, batch, None, prefixes=[()] * 4) == search(model, batch, None)
-
-
 def test_a_beam_finds_the_best_of_what_begins_with_the_prefix():
     model = ToyModel()
     search = BeamSearch(beam_size=1000, max_length=4)
@@ -162,7 +158,112 @@ def test_the_greedy_translation_is_found_again_from_its_own_beginning():
             assert math.isclose(one.log_prob, other.log_prob, abs_tol=1e-4)
 
 
-def test_special_ids_are_refused_in_a_prefix():
-    for special in (PAD, BOS, EOS):
-        with pytest.raises(ValueError, match="leave PAD, BOS and EOS out"):
-            GreedySearch()(ToyModel(), sources(11), None, prefixes=[(A, special)])
+@every_search
+def test_neighbours_and_order_do_not_matter(search, model):
+    with torch.no_grad():  # far from uniform: hypotheses differ and no two are equally probable
+        for parameter in model.parameters():
+            parameter.mul_(3.0 if parameter.dim() > 1 else 1.0)
+    rows = [torch.randint(4, VOCAB_SIZE, (1 + i % 11,)).tolist() for i in range(40)]
+
+    def tokens(order, batch_size):
+        found = []
+        for first in range(0, 40, batch_size):
+            batch = collate_source([rows[i] for i in order[first : first + batch_size]])
+            found += [tuple(h.tokens for h in hypotheses) for hypotheses in search(model, *batch)]
+        return found
+
+    alone = tokens(range(40), 1)
+    assert len(set(alone)) > 10
+    assert tokens(range(40), 40) == alone
+    order = torch.randperm(40).tolist()
+    assert tokens(order, 7) == [alone[i] for i in order]
+
+
+def test_it_takes_the_most_probable_token_until_eos():
+    table = {
+        (11, ()): {A: 0.4, B: 0.6},
+        (11, (B,)): {C: 0.5, EOS: 0.3, A: 0.2},
+        (11, (B, C)): {EOS: 0.9, A: 0.1},
+    }
+    (hypotheses,) = GreedySearch()(ToyModel(table), sources(11), None)
+    log_prob = math.log(0.6 * 0.5 * 0.9)
+    assert hypotheses == [
+        Hypothesis((B, C), pytest.approx(log_prob / 3), pytest.approx(log_prob), finished=True)
+    ]
+
+
+@pytest.mark.parametrize("max_length", [1, 2, 5, 100_000])
+def test_an_endless_translation_has_as_many_tokens_as_the_limit(max_length):
+    search = GreedySearch(max_length=max_length, max_length_ratio=7.0)
+    (hypothesis,) = search(ToyModel(ALWAYS_A), sources(11), None)[0]
+    length = min(max_length, 2 * 7 + 10)
+    assert hypothesis.tokens == (A,) * length
+    assert not hypothesis.finished
+    assert hypothesis.log_prob == pytest.approx(length * math.log(0.75))
+    assert hypothesis.score == pytest.approx(math.log(0.75))
+
+
+def test_the_limit_depends_on_the_sentence_alone():
+    source = torch.tensor([[11, EOS, PAD, PAD, PAD], [11, 12, 12, 12, EOS]])
+    search = GreedySearch(max_length_ratio=1.5)
+    (short,), (long,) = search(ToyModel(ALWAYS_A), source, source != PAD)
+    (alone,) = search(ToyModel(ALWAYS_A), source[:1, :2], None)[0]
+    assert len(short.tokens) == len(alone.tokens) == 3 + 10
+    assert len(long.tokens) == 8 + 10
+
+
+def test_minimum_length_postpones_eos():
+    ends_at_once = {(11, (A,) * length): {A: 0.1, EOS: 0.9} for length in range(9)}
+    (hypothesis,) = GreedySearch(min_length=3)(ToyModel(ends_at_once), sources(11), None)[0]
+    assert hypothesis.tokens == (A, A, A)
+    assert hypothesis.finished
+
+
+def test_minimum_length_lifts_the_limit_of_a_short_sentence():
+    search = GreedySearch(min_length=50, max_length_ratio=1.0)
+    (hypothesis,) = search(ToyModel(ALWAYS_A), sources(11), None)[0]
+    assert len(hypothesis.tokens) == 50
+
+
+def test_finished_sentences_leave_the_batch():
+    """One sentence needs ten steps, seven others two: fewer than 8 x 10 rows are read."""
+    table = {(11, (A,) * n): {A: 0.9, EOS: 0.1} for n in range(9)} | {(11, (A,) * 9): {EOS: 1.0}}
+    for key in range(20, 27):
+        table |= {(key, ()): {B: 1.0}, (key, (B,)): {EOS: 1.0}}
+    model = ToyModel(table)
+    answers = GreedySearch()(model, sources(20, 21, 11, 22, 23, 24, 25, 26), None)
+    assert [hypotheses[0].tokens for hypotheses in answers] == [
+        (A,) * 9 if key == 11 else (B,) for key in (20, 21, 11, 22, 23, 24, 25, 26)
+    ]
+    assert model.rows_read == 8 * 2 + 1 * 8
+
+
+def test_a_sentence_that_waits_in_the_batch_does_not_change():
+    """One of eight is done first, too few to be dropped: it must stay as it is."""
+    table = {(11, ()): {EOS: 1.0}}
+    for key in range(20, 27):
+        table |= {(key, (B,) * n): {B: 1.0} for n in range(5)} | {(key, (B,) * 5): {EOS: 1.0}}
+    answers = GreedySearch()(ToyModel(table), sources(11, *range(20, 27)), None)
+    assert answers[0] == [Hypothesis((), 0.0, 0.0, finished=True)]
+
+
+def log_probs(logits, *, forbidden=(), prefix=(), min_length=0):
+    """Of the first token of one sentence."""
+    constraints = Constraints(min_length, torch.tensor([9]), forbidden, [prefix])
+    return constraints.log_probs(torch.tensor([[logits]]), torch.tensor([0]), 0)[0]
+
+
+def test_forbidden_tokens_have_their_share_of_the_probability_however_large():
+    logits = [-1.0] * 4 + [500.0, 0.0, -1.0]
+    found = log_probs(logits, forbidden=[4])
+    assert found[5:].tolist() == [-500.0, -501.0]
+    assert found[[PAD, UNK, BOS, 4]].tolist() == [-math.inf] * 4
+    assert found[EOS].isfinite()
+    assert not log_probs(logits, min_length=1)[EOS].isfinite()
+
+
+def test_a_forced_token_is_the_only_choice_even_a_forbidden_one():
+    logits = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    found = log_probs(logits, forbidden=[4], prefix=[4])
+    assert found.isfinite().nonzero().flatten().tolist() == [4]
+    assert found[4] == torch.tensor(logits).log_softmax(-1)[4]
