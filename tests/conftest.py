@@ -18,7 +18,8 @@ def pytest_addoption(parser):
 
 def pytest_generate_tests(metafunc):
     if "model_name" in metafunc.fixturenames:
-        metafunc.parametrize("model_name", metafunc.config.getoption("model") or ALL_NAMES)
+        names = [*ALL_NAMES, *getattr(metafunc.module, "VARIANTS", ())]
+        metafunc.parametrize("model_name", metafunc.config.getoption("model") or names)
 
 
 # A runner in the background (`nohup`, `&`) ignores these, and all that tests start would too.

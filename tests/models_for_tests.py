@@ -32,8 +32,13 @@ ATTENDING = ["bahdanau", "transformer"]
 
 
 def configuration(name: str) -> dict[str, Any]:
-    """Returns the keys of a file in `conf/model` and of those it inherits from."""
+    """Returns the keys of a file in `conf/model`, of those it inherits from, and of options.
+
+    A name may have options behind it: `transformer positions=alibi`.
+    """
+    name, *options = name.split()
     own = yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))
+    own |= dict(option.split("=") for option in options)
     inherited: dict[str, Any] = {}
     for other in own.pop("defaults", []):
         inherited |= configuration(other) if other != "_self_" else {}
@@ -42,7 +47,7 @@ def configuration(name: str) -> dict[str, Any]:
 
 def tiny_model(name: str, *, vocab_size: int = VOCAB_SIZE, **changes: Any) -> EncoderDecoder:
     """Returns a new model of that name in evaluation mode; `changes` replace its options."""
-    options = configuration(name) | {"dropout": 0.0} | TINY.get(name, {}) | changes
+    options = configuration(name) | {"dropout": 0.0} | TINY.get(name.split()[0], {}) | changes
     return build(options, vocab_size=vocab_size).eval()
 
 

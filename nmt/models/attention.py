@@ -6,6 +6,7 @@ Every mask is true where something may be looked at, or holds numbers to add to 
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -38,18 +39,11 @@ def add_mask(bias: Tensor, mask: Tensor | None) -> Tensor:
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Normalises `scores` over the last axis where `mask` (broadcast) is true.
 
-    Masked entries get exactly 0 beside a real one. The filler is the lowest finite number of the
-    type: a row without any real entry must not become NaN.
-
-    Args:
-        scores: (..., S).
-        mask: bool, or numbers to add (see `add_mask`), or None.
+    Masked entries get exactly 0 beside a real one. The mask is bool, or numbers to add (see
+    `add_mask`), or None.
     """
-    if mask is not None and mask.is_floating_point():
-        scores = scores + mask
-    elif mask is not None:
-        scores = torch.where(mask, scores, torch.finfo(scores.dtype).min)
-    return scores.softmax(-1)
+    added = mask is not None and mask.is_floating_point()
+    return (scores + mask if added else add_mask(scores, mask)).softmax(-1)
 
 
 def additive_attention(query: Tensor, keys: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -82,6 +76,15 @@ def dot_product_weights(query: Tensor, keys: Tensor, mask: Tensor | None) -> Ten
     return masked_softmax(query @ keys.transpose(-1, -2) * query.shape[-1] ** -0.5, mask)
 
 
+class Attend(Protocol):
+    """Some way to read values (B, K, S, e) by queries (B, H, T, d) and keys (B, K, S, d)."""
+
+    def __call__(
+        self, query: Tensor, keys: Tensor, values: Tensor, *, dropout: float = 0.0
+    ) -> Tensor:
+        """Returns what each query reads, (B, H, T, e)."""
+
+
 def dot_product_attention(
     query: Tensor,
     keys: Tensor,
@@ -96,22 +99,23 @@ def dot_product_attention(
     Vaswani et al. 2017, section 3.2; Ainslie et al. 2023 for the groups.
 
     Args:
-        query: (B, H, T, d).
+        query: (B, H, T, d); or (B c, H, T, d), c neighbouring rows for each row of the keys.
         keys: (B, K, S, d); K divides H.
-        values: (B, K, S, d).
+        values: (B, K, S, e).
         mask: bool or numbers to add to the scores, broadcast to (B, H, T, S), or None.
         causal: token t sees positions 0..t; only without `mask` and when T = S.
         dropout: rate on the weights. Applied even in evaluation: the caller passes 0 there.
 
     Returns:
-        (B, H, T, d).
+        (B c, H, T, e).
     """
     if mask is not None and mask.is_floating_point():
         # Its lowest finite number would be -inf in a type of half precision.
         lowest = max(torch.finfo(query.dtype).min, torch.finfo(mask.dtype).min)
         mask = mask.clamp(min=lowest).to(query.dtype)
     groups = query.shape[1] // keys.shape[1]
-    if groups > 1 and query.shape[2] == 1 and (mask is None or mask.shape[-3] == 1):
+    one_token = query.shape[2] == 1 and (mask is None or mask.shape[-3] == 1)
+    if len(query) != len(keys) or (groups > 1 and one_token):
         return shared_attention(query, keys, values, mask=mask, dropout=dropout)
     if groups > 1 and keys.is_cuda and (mask is not None or query.dtype == torch.float32):
         # On CUDA the one fused kernel for unequal head counts takes neither a mask nor fp32.
@@ -138,20 +142,10 @@ def dot_product_attention(
 def shared_attention(
     query: Tensor, keys: Tensor, values: Tensor, *, mask: Tensor | None, dropout: float
 ) -> Tensor:
-    """Returns what `dot_product_attention` does where all queries see the same keys.
+    """Returns what `dot_product_attention` does where all queries of a sentence see the same keys.
 
     The queries that share a head of keys, those of its group and of the hypotheses of a sentence,
     become the rows of one product: no key is copied or read twice.
-
-    Args:
-        query: (B c, H, T, d), c neighbouring rows for each row of the keys.
-        keys: (B, K, S, d); K divides H.
-        values: (B, K, S, d).
-        mask: bool, broadcast to (B, K, 1, S), or None.
-        dropout: rate on the weights.
-
-    Returns:
-        (B c, H, T, d).
     """
     num_rows, num_heads, num_new, head_width = query.shape
     num_sentences, num_kv_heads = keys.shape[:2]
@@ -161,8 +155,8 @@ def shared_attention(
     heads = F.scaled_dot_product_attention(
         folded, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=False
     )
-    heads = heads.view(num_sentences, num_kv_heads, copies, groups * num_new, head_width)
-    return heads.transpose(1, 2).reshape(query.shape)
+    heads = heads.view(num_sentences, num_kv_heads, copies, groups * num_new, -1)
+    return heads.transpose(1, 2).reshape(num_rows, num_heads, num_new, -1)
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -175,7 +169,22 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-class SelfAttention(nn.Module):
+class MultiHeadAttention(nn.Module):
+    """What self-attention and cross-attention share, once each has projected its inputs."""
+
+    output: nn.Linear
+    dropout: float
+
+    def forward(
+        self, query: Tensor, keys: Tensor, values: Tensor, attend: Attend = dot_product_attention
+    ) -> Tensor:
+        """Returns what the heads read, (N, T, D)."""
+        heads = attend(query, keys, values, dropout=self.dropout if self.training else 0.0)
+        output: Tensor = self.output(merge_heads(heads))
+        return output
+
+
+class SelfAttention(MultiHeadAttention):
     """Grouped-query self-attention; one matrix holds the rows [query; key; value]."""
 
     def __init__(self, width: int, *, num_heads: int, num_kv_heads: int, dropout: float) -> None:
@@ -196,33 +205,8 @@ class SelfAttention(nn.Module):
         query, keys = torch.split(query_key, [self.num_heads, self.num_kv_heads], dim=1)
         return query, keys, values
 
-    def forward(
-        self,
-        query: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        *,
-        mask: Tensor | None = None,
-        causal: bool = False,
-    ) -> Tensor:
-        """Returns what the heads read, (B, T, D); arguments as in `dot_product_attention`."""
-        rate = self.dropout_rate
-        return self.merge(
-            dot_product_attention(query, keys, values, mask=mask, causal=causal, dropout=rate)
-        )
 
-    @property
-    def dropout_rate(self) -> float:
-        """The rate on the weights, 0 outside training."""
-        return self.dropout if self.training else 0.0
-
-    def merge(self, heads: Tensor) -> Tensor:
-        """Returns (B, T, D), the output of what the heads read (B, H, T, d)."""
-        output: Tensor = self.output(merge_heads(heads))
-        return output
-
-
-class CrossAttention(nn.Module):
+class CrossAttention(MultiHeadAttention):
     """Grouped-query attention over the source; one matrix holds the rows [key; value]."""
 
     def __init__(self, width: int, *, num_heads: int, num_kv_heads: int, dropout: float) -> None:
@@ -242,19 +226,6 @@ class CrossAttention(nn.Module):
         heads = split_heads(self.key_value(memory), 2 * self.num_kv_heads)
         keys, values = torch.split(heads, [self.num_kv_heads] * 2, dim=1)
         return keys, values
-
-    def forward(
-        self, query: Tensor, keys: Tensor, values: Tensor, *, mask: Tensor | None
-    ) -> Tensor:
-        """Returns what the heads read, (B, T, D); arguments as in `dot_product_attention`.
-
-        There may be several neighbouring rows of the query for each row of the keys.
-        """
-        rate = self.dropout if self.training else 0.0
-        attend = dot_product_attention if len(query) == len(keys) else shared_attention
-        heads = attend(query, keys, values, mask=mask, dropout=rate)
-        output: Tensor = self.output(merge_heads(heads))
-        return output
 
 
 class AdditiveAttention(nn.Module):

@@ -12,9 +12,23 @@ import torch
 from torch import Tensor, nn
 
 from nmt.models.attention import add_mask, causal_mask
+from nmt.models.positions import BIASES
 
 NUM_BUCKETS = 32
 FARTHEST = 128  # distances from here on share the last bucket
+
+
+def bias_of_encoder_and_decoder(
+    positions: str, *, num_heads: int, factor: float
+) -> tuple[DistanceBias | None, DistanceBias | None]:
+    """Returns both biases of a Transformer; None where its positions are something else."""
+    if positions not in BIASES:
+        return None, None
+    encoder, decoder = (
+        DistanceBias(positions, num_heads=num_heads, bidirectional=both, factor=factor)
+        for both in (True, False)
+    )
+    return encoder, decoder
 
 
 class DistanceBias(nn.Module):

@@ -1,16 +1,16 @@
 """What the encoder of a Transformer may do instead: read less of a long input.
 
-`EncoderAttention` makes a `Reader` for every layer and batch: softmax over everything, over a
-sparse pattern (sliding window, chunks, BigBird), or attention of linear cost (elu + 1, Performer).
-Patterns are pure functions of positions, so that nothing depends on how far a batch is padded.
+`EncoderAttention` says for every layer and batch what takes the place of `dot_product_attention`:
+softmax over a sparse pattern (sliding window, chunks, BigBird), or attention of linear cost
+(elu + 1, Performer). Patterns are pure functions of positions, so that nothing depends on how far a
+batch is padded.
 """
 
 from __future__ import annotations
 
 import functools
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.checks import UserError, at_least, one_of
-from nmt.models.attention import add_mask, dot_product_attention, dot_product_weights
+from nmt.models.attention import Attend, add_mask, dot_product_attention
 from nmt.models.distance_bias import DistanceBias, spread
 from nmt.models.positions import BIASES
 
@@ -88,10 +88,10 @@ class EncoderAttention(nn.Module):
         # In the checkpoint: what another machine would draw could differ in the last digit.
         self.register_buffer("projections", None if drawn is None else torch.stack(drawn))
 
-    def readers(
+    def of_layers(
         self, x: Tensor, mask: Tensor | None, bias: DistanceBias | None
-    ) -> Sequence[Reader]:
-        """Returns the reader of every layer for one batch.
+    ) -> Sequence[Attend]:
+        """Returns how every layer reads one batch.
 
         Args:
             x: (B, S, D), of which shape and device count.
@@ -99,140 +99,84 @@ class EncoderAttention(nn.Module):
             bias: added to the scores, or None.
         """
         if self.kind in LINEAR:
-            over_keys = None if mask is None else mask[:, None, :, None]
-            if self.projections is None:
-                return [LinearReader(over_keys, None)] * self.num_layers
-            return [LinearReader(over_keys, projection) for projection in self.projections]
+            keys = None if mask is None else mask[:, None, :, None]
+            drawn = [None] * self.num_layers if self.projections is None else self.projections
+            return [partial(attend_linearly, mask=keys, projection=one) for one in drawn]
         length = x.shape[1]
         by_distance = None if bias is None else bias(1 - length, length, x.device)
         if self.kind in SPARSE:
             seeds = range(self.num_layers) if self.kind == "bigbird" else [0]
-            sparse = [_sparse_reader(self.visible(x, mask, seed), x, by_distance) for seed in seeds]
+            sparse = [_attend_sparsely(self.visible(x, mask, n), x, by_distance) for n in seeds]
             return sparse * (self.num_layers // len(sparse))
-        seen = None if mask is None else mask[:, None, None]
-        return [MaskedReader(_with_bias(seen, by_distance, length))] * self.num_layers
+        seen = _with_bias(None if mask is None else mask[:, None, None], by_distance, length)
+        return [partial(dot_product_attention, mask=seen)] * self.num_layers
 
     def visible(self, x: Tensor, mask: Tensor | None, layer: int) -> Pattern:
-        """Returns which positions of a batch see which under a sparse pattern; as `readers`."""
+        """Returns which positions of a batch see which under a sparse pattern."""
         window, first = self.window, self.global_tokens
-        if self.kind == "local":
-            pattern: Pattern = lambda _, i, j: local_chunks(i, j, window=window)  # noqa: E731
-        elif self.kind == "sliding_window":
-            pattern = lambda _, i, j: sliding_window(  # noqa: E731
-                i, j, window=window, global_tokens=first
-            )
-        else:
+        if self.kind == "bigbird":
             length = x.shape[1]
             lengths = torch.full((1,), length, device=x.device) if mask is None else mask.sum(1)
             chosen = random_blocks(
                 -(-lengths // window), -(-length // window), count=self.random_blocks, seed=layer
             ).expand(x.shape[0], -1, -1)
-            pattern = lambda b, i, j: (  # noqa: E731
-                block_window(i, j, window=window, global_tokens=first)
-                | chosen[b, i // window, j // window]
-            )
-        if mask is None:
-            return pattern
-        # A filler sees itself: no softmax is over nothing, whatever a kernel makes of that.
-        return lambda b, i, j: pattern(b, i, j) & (mask[b, j] | (i == j))
+
+        def sees(b: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            if self.kind == "local":
+                seen = local_chunks(i, j, window=window)
+            elif self.kind == "sliding_window":
+                seen = sliding_window(i, j, window=window, global_tokens=first)
+            else:
+                seen = block_window(i, j, window=window, global_tokens=first)
+                seen = seen | chosen[b, i // window, j // window]
+            # A filler sees itself: no softmax is over nothing, whatever a kernel makes of that.
+            return seen if mask is None else seen & (mask[b, j] | (i == j))
+
+        return sees
 
 
-class Reader(ABC):
-    """How one layer reads one batch; query (B, H, S, d), keys and values (B, K, S, d)."""
+def _attend_sparsely(sees: Pattern, x: Tensor, bias: Tensor | None) -> Attend:
+    def dense() -> Tensor:
+        mask = _with_bias(dense_mask(sees, x).unsqueeze(1), bias, x.shape[1])
+        assert mask is not None
+        return mask
 
-    @abstractmethod
-    def read(self, query: Tensor, keys: Tensor, values: Tensor, *, dropout: float) -> Tensor:
-        """Returns what each position reads, (B, H, S, d)."""
-
-    @abstractmethod
-    def weights(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Returns the weights (B, H, S, S) that `read` uses."""
+    if x.is_cuda:
+        return partial(attend_in_blocks, blocks=block_mask(sees, x), bias=bias, dense=dense)
+    return partial(dot_product_attention, mask=dense())
 
 
-@dataclass(frozen=True)
-class MaskedReader(Reader):
-    """Softmax over what a dense mask lets through.
+def attend_in_blocks(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    dropout: float = 0.0,
+    blocks: Any,
+    bias: Tensor | None,
+    dense: Callable[[], Tensor],
+) -> Tensor:
+    """Attends by softmax, skipping the blocks of the scores that a pattern leaves empty.
 
-    Attributes:
-        mask: bool, or numbers added to the scores; broadcast to (B, H, S, S); or None.
+    `blocks` is the `BlockMask` of flex attention and `bias` (H, 2S - 1), by distance. `dense` makes
+    the mask for what flex attention lacks: dropout, and values of another width than the keys.
     """
+    if dropout > 0 or values.shape[-1] != query.shape[-1]:
+        return dot_product_attention(query, keys, values, mask=dense(), dropout=dropout)
 
-    mask: Tensor | None
+    def add_bias(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        assert bias is not None
+        return score + bias[h, j - i + bias.shape[1] // 2]
 
-    def read(self, query: Tensor, keys: Tensor, values: Tensor, *, dropout: float) -> Tensor:
-        """See `Reader`."""
-        return dot_product_attention(query, keys, values, mask=self.mask, dropout=dropout)
-
-    def weights(self, query: Tensor, keys: Tensor) -> Tensor:
-        """See `Reader`."""
-        return dot_product_weights(query, keys, self.mask)
-
-
-@dataclass(frozen=True)
-class BlockReader(Reader):
-    """The same, skipping the blocks of the score matrix that a pattern leaves empty.
-
-    Attributes:
-        blocks: the `BlockMask` of flex attention.
-        bias: (H, 2S - 1), by distance, or None.
-        dense: makes the mask, for the weights and for dropout, which flex attention lacks.
-    """
-
-    blocks: Any
-    bias: Tensor | None
-    dense: Callable[[], Tensor]
-
-    def read(self, query: Tensor, keys: Tensor, values: Tensor, *, dropout: float) -> Tensor:
-        """See `Reader`."""
-        if dropout > 0:
-            return MaskedReader(self.dense()).read(query, keys, values, dropout=dropout)
-        heads: Tensor = _flex_attention(query.is_cuda)(
-            query,
-            keys,
-            values,
-            score_mod=None if self.bias is None else _adding(self.bias),
-            block_mask=self.blocks,
-            enable_gqa=query.shape[1] != keys.shape[1],
-        )
-        return heads
-
-    def weights(self, query: Tensor, keys: Tensor) -> Tensor:
-        """See `Reader`."""
-        return dot_product_weights(query, keys, self.dense())
-
-
-@dataclass(frozen=True)
-class LinearReader(Reader):
-    """Attention of linear cost, in fp32.
-
-    Attributes:
-        mask: (B, 1, S, 1) bool, or None.
-        projection: (F, d), of the positive random features; None: elu(x) + 1.
-    """
-
-    mask: Tensor | None
-    projection: Tensor | None
-
-    def read(self, query: Tensor, keys: Tensor, values: Tensor, *, dropout: float) -> Tensor:
-        """See `Reader`; `dropout` must be 0."""
-        assert dropout == 0
-        with torch.autocast(query.device.type, enabled=False):
-            heads = linear_attention(*self._features(query, keys), values)
-        return heads.to(values.dtype)
-
-    def weights(self, query: Tensor, keys: Tensor) -> Tensor:
-        """See `Reader`."""
-        return linear_weights(*self._features(query, keys))
-
-    def _features(self, query: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-        query, keys = query.float(), keys.float()
-        if self.projection is None:
-            query, keys = elu_features(query), elu_features(keys)
-        else:
-            scale, projection = query.shape[-1] ** -0.25, self.projection.float()
-            query = positive_random_features(query * scale, projection, axes=(-1,))
-            keys = positive_random_features(keys * scale, projection, axes=(-2, -1), mask=self.mask)
-        return query, keys if self.mask is None else keys * self.mask
+    heads: Tensor = _flex_attention(query.is_cuda)(
+        query,
+        keys,
+        values,
+        score_mod=None if bias is None else add_bias,
+        block_mask=blocks,
+        enable_gqa=query.shape[1] != keys.shape[1],
+    )
+    return heads
 
 
 @functools.cache
@@ -241,20 +185,6 @@ def _flex_attention(compiled: bool) -> Any:
     from torch.nn.attention.flex_attention import flex_attention
 
     return torch.compile(flex_attention, dynamic=True) if compiled else flex_attention
-
-
-def _adding(bias: Tensor) -> Any:
-    level = bias.shape[1] // 2
-    return lambda score, b, h, i, j: score + bias[h, j - i + level]
-
-
-def _sparse_reader(sees: Pattern, x: Tensor, bias: Tensor | None) -> Reader:
-    def dense() -> Tensor:
-        mask = _with_bias(dense_mask(sees, x).unsqueeze(1), bias, x.shape[1])
-        assert mask is not None
-        return mask
-
-    return BlockReader(block_mask(sees, x), bias, dense) if x.is_cuda else MaskedReader(dense())
 
 
 def dense_mask(sees: Pattern, x: Tensor) -> Tensor:
@@ -338,6 +268,33 @@ def _global(i: Tensor, j: Tensor, global_tokens: int) -> Tensor:
     return (i < global_tokens) | (j < global_tokens)
 
 
+def attend_linearly(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    dropout: float = 0.0,
+    mask: Tensor | None,
+    projection: Tensor | None,
+) -> Tensor:
+    """Attends at linear cost, in fp32 and without dropout.
+
+    `mask` is (B, 1, S, 1) bool or None, and `projection` (F, d), of the positive random features;
+    without one a feature is elu(x) + 1.
+    """
+    assert dropout == 0
+    with torch.autocast(query.device.type, enabled=False):
+        query, keys = query.float(), keys.float()
+        if projection is None:
+            query, keys = elu_features(query), elu_features(keys)
+        else:
+            scale, projection = query.shape[-1] ** -0.25, projection.float()
+            query = positive_random_features(query * scale, projection, axes=(-1,))
+            keys = positive_random_features(keys * scale, projection, axes=(-2, -1), mask=mask)
+        heads = linear_attention(query, keys if mask is None else keys * mask, values)
+    return heads.to(values.dtype)
+
+
 def linear_attention(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Returns phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(k_j)): Katharopoulos et al. 2020, equation 5.
 
@@ -353,12 +310,6 @@ def linear_attention(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     summary = (keys.mT @ values.float()).repeat_interleave(groups, dim=1)  # (B, H, F, d)
     total = keys.sum(2).repeat_interleave(groups, dim=1).unsqueeze(-1)  # (B, H, F, 1)
     return (query @ summary) / (query @ total)
-
-
-def linear_weights(query: Tensor, keys: Tensor) -> Tensor:
-    """Returns the weights (B, H, T, S) that `linear_attention` never writes down."""
-    scores = query @ keys.repeat_interleave(query.shape[1] // keys.shape[1], dim=1).mT
-    return scores / scores.sum(-1, keepdim=True)
 
 
 def elu_features(x: Tensor) -> Tensor:

@@ -1,27 +1,34 @@
 """The Transformer: pre-norm with RMSNorm, SwiGLU, rotary positions and grouped-query attention.
 
-`nmt.models.attention` has the attention, `nmt.models.positions` the positions. What an encoder may
-do instead of reading everything, and positions as a bias, are in `nmt.models.encoder_attention` and
-`distance_bias`.
+`nmt.models.attention` has the attention, `nmt.models.positions` the positions. Two options have a
+file of their own and can be skipped: `encoder_attention` (an encoder that reads less than
+everything) and `distance_bias` (positions as a bias).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, cast
+from functools import partial
+from typing import Any, Self, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.checks import at_least, divides, positive, share
-from nmt.models.attention import CrossAttention, SelfAttention, causal_mask, dot_product_weights
-from nmt.models.distance_bias import DistanceBias
-from nmt.models.encoder_attention import EncoderAttention, Reader
+from nmt.models.attention import (
+    Attend,
+    CrossAttention,
+    SelfAttention,
+    causal_mask,
+    dot_product_attention,
+)
+from nmt.models.distance_bias import bias_of_encoder_and_decoder
+from nmt.models.encoder_attention import EncoderAttention
 from nmt.models.encoder_decoder import Attention, EncoderDecoder, State, TiedEmbedding
 from nmt.models.memory import pool_into_slots, without_empty_rows
-from nmt.models.positions import BIASES, Positions, Rotation
+from nmt.models.positions import Positions, Rotation
 
 CACHE_BLOCK = 32  # positions of room that a cache gets when it grows
 RMS_NORM_EPSILON = 1e-6
@@ -104,15 +111,9 @@ class Transformer(EncoderDecoder):
             max_positions=max_positions,
             factor=position_factor,
         )
-        self.encoder_bias: DistanceBias | None = None
-        self.decoder_bias: DistanceBias | None = None
-        if positions in BIASES:
-            self.encoder_bias, self.decoder_bias = (
-                DistanceBias(
-                    positions, num_heads=num_heads, bidirectional=both, factor=position_factor
-                )
-                for both in (True, False)
-            )
+        self.encoder_bias, self.decoder_bias = bias_of_encoder_and_decoder(
+            positions, num_heads=num_heads, factor=position_factor
+        )
         self.encoder_attention = EncoderAttention(
             encoder_attention,
             num_layers=encoder_layers,
@@ -139,21 +140,30 @@ class Transformer(EncoderDecoder):
         """Reads the source once (see `EncoderDecoder`)."""
         mask = without_empty_rows(source_mask)
         x, rotation = self._embed(source, 0)
-        readers = self.encoder_attention.readers(x, mask, self.encoder_bias)
-        for layer, reader in zip(self.encoder_layers, readers, strict=True):
-            x = layer(x, rotation, reader)
-        return self._remember(x, mask)
+        attends = self.encoder_attention.of_layers(x, mask, self.encoder_bias)
+        for layer, attend in zip(self.encoder_layers, attends, strict=True):
+            x = layer(x, rotation, attend)
+        memory = self.encoder_norm(x)
+        if mask is not None:  # 0 x NaN is NaN: a weight of 0 alone does not keep fillers out
+            memory = memory.masked_fill(~mask.unsqueeze(-1), 0.0)
+        if self.memory_slots is not None:
+            memory, mask = pool_into_slots(memory, mask, num_slots=self.memory_slots)
+        return TransformerState(
+            past=(None,) * len(self.decoder_layers),
+            memory=tuple(
+                layer.cross_attention.project_memory(memory) for layer in self.decoder_layers
+            ),
+            memory_mask=None if mask is None else mask[:, None, None],
+        )
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """Reads one or more target tokens (see `EncoderDecoder`)."""
         x, rotation = self._embed(tokens, state.num_past)
-        # The kernel's own causal mask is right only without a past, and excludes any other.
-        causal = state.num_past == 0 and self.decoder_bias is None
-        mask = None if causal else self._target_mask(tokens, state.num_past)
+        to_target = self._causal_attention(tokens, state.num_past)
+        to_source = partial(dot_product_attention, mask=state.memory_mask)
         past = []
         for layer, cache, memory in zip(self.decoder_layers, state.past, state.memory, strict=True):
-            x, cache = layer.read_target(x, rotation, cache, mask=mask, causal=causal)
-            x = layer.read_source(x, memory, state.memory_mask)
+            x, cache = layer(x, rotation, cache, memory, to_target=to_target, to_source=to_source)
             past.append(cache)
         logits = self.embedding.logits(self.decoder_norm(x))
         return logits, replace(state, past=tuple(past))
@@ -161,28 +171,32 @@ class Transformer(EncoderDecoder):
     def attention(self, source: Tensor, source_mask: Tensor | None, target_in: Tensor) -> Attention:
         """Returns the weights of all layers and heads (see `EncoderDecoder`).
 
-        They are computed by a softmax written out; with `memory_slots`, S is the number of slots
-        in `cross`.
+        A weight is what a head reads of a position whose value is a unit vector. With
+        `memory_slots`, S is the number of slots in `cross`.
         """
-        source_mask = without_empty_rows(source_mask)
-        encoder_self, decoder_self, cross = [], [], []
-        x, rotation = self._embed(source, 0)
-        readers = self.encoder_attention.readers(x, source_mask, self.encoder_bias)
-        for layer, reader in zip(self.encoder_layers, readers, strict=True):
-            encoder_self.append(layer.weights(x, rotation, reader))
-            x = layer(x, rotation, reader)
-        state = self._remember(x, source_mask)
-        x, rotation = self._embed(target_in, 0)
-        mask = self._target_mask(target_in, 0)
-        for decoder_layer, (keys, values) in zip(self.decoder_layers, state.memory, strict=True):
-            decoder_self.append(decoder_layer.target_weights(x, rotation, mask))
-            x, _ = decoder_layer.read_target(x, rotation, None, mask=mask)
-            cross.append(decoder_layer.source_weights(x, keys, state.memory_mask))
-            x = decoder_layer.read_source(x, (keys, values), state.memory_mask)
+        modules: dict[str, list[nn.Module]] = {
+            "encoder_self": [layer.self_attention for layer in self.encoder_layers],
+            "decoder_self": [layer.self_attention for layer in self.decoder_layers],
+            "cross": [layer.cross_attention for layer in self.decoder_layers],
+        }
+        weights: dict[nn.Module, Tensor] = {}
+
+        def note(module: nn.Module, inputs: Any, _: Tensor) -> None:
+            query, keys, values, attend = inputs
+            units = torch.eye(keys.shape[2], dtype=values.dtype, device=values.device)
+            weights[module] = attend(query, keys, units.expand(*keys.shape[:2], -1, -1))
+
+        hooks = [module.register_forward_hook(note) for kind in modules.values() for module in kind]
+        try:
+            self.step(target_in, self.start(source, source_mask))
+        finally:
+            for hook in hooks:
+                hook.remove()
         return Attention(
-            cross=torch.stack(cross, 1),
-            encoder_self=torch.stack(encoder_self, 1),
-            decoder_self=torch.stack(decoder_self, 1),
+            **{
+                kind: torch.stack([weights[module] for module in found], 1)
+                for kind, found in modules.items()
+            }
         )
 
     def without_decay(self) -> Iterator[nn.Parameter]:
@@ -196,30 +210,15 @@ class Transformer(EncoderDecoder):
         x, rotation = self.positions(self.embedding(tokens), num_past)
         return self.dropout(x), rotation
 
-    def _target_mask(self, tokens: Tensor, num_past: int) -> Tensor | None:
-        """Returns what the decoder's self-attention may see: causal, with the bias if there is one.
-
-        (T, past + T) bool or (H, T, past + T) numbers to add; None: one token sees everything.
-        """
+    def _causal_attention(self, tokens: Tensor, num_past: int) -> Attend:
+        """Returns how new tokens (N, T) read themselves and the past."""
         num_new, device = tokens.shape[1], tokens.device
         if self.decoder_bias is not None:
-            return self.decoder_bias.causal(num_new, num_past, device)
-        return causal_mask(num_new, num_past, device)
-
-    def _remember(self, x: Tensor, mask: Tensor | None) -> TransformerState:
-        """Projects the encoder's output (B, S, D) to the keys and values of all layers."""
-        memory = self.encoder_norm(x)
-        if mask is not None:  # 0 x NaN is NaN: a weight of 0 alone does not keep fillers out
-            memory = memory.masked_fill(~mask.unsqueeze(-1), 0.0)
-        if self.memory_slots is not None:
-            memory, mask = pool_into_slots(memory, mask, num_slots=self.memory_slots)
-        return TransformerState(
-            past=(None,) * len(self.decoder_layers),
-            memory=tuple(
-                layer.cross_attention.project_memory(memory) for layer in self.decoder_layers
-            ),
-            memory_mask=None if mask is None else mask[:, None, None],
-        )
+            bias = self.decoder_bias.causal(num_new, num_past, device)
+            return partial(dot_product_attention, mask=bias)
+        if num_past == 0:  # the kernel's own causal mask is right only without a past
+            return partial(dot_product_attention, causal=True)
+        return partial(dot_product_attention, mask=causal_mask(num_new, num_past, device))
 
 
 @dataclass(frozen=True)
@@ -273,10 +272,7 @@ class LayerSizes:
 
 
 class EncoderLayer(nn.Module):
-    """x + SelfAttention(norm x), then x + FeedForward(norm x); pre-norm (Xiong et al. 2020).
-
-    Shapes: x (B, S, D). What self-attention reads, and how, is up to the reader.
-    """
+    """x + SelfAttention(norm x), then x + FeedForward(norm x); pre-norm (Xiong et al. 2020)."""
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
@@ -287,26 +283,16 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(sizes.width, sizes.feed_forward)
         self.dropout = nn.Dropout(sizes.dropout)
 
-    def forward(self, x: Tensor, rotation: Rotation | None, reader: Reader) -> Tensor:
-        """Returns the next residual stream (B, S, D)."""
+    def forward(self, x: Tensor, rotation: Rotation | None, attend: Attend) -> Tensor:
+        """Returns the next residual stream (B, S, D) of x (B, S, D)."""
         query, keys, values = self.self_attention.project(self.self_attention_norm(x), rotation)
-        heads = reader.read(query, keys, values, dropout=self.self_attention.dropout_rate)
-        x = x + self.dropout(self.self_attention.merge(heads))
+        x = x + self.dropout(self.self_attention(query, keys, values, attend))
         output: Tensor = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
         return output
 
-    def weights(self, x: Tensor, rotation: Rotation | None, reader: Reader) -> Tensor:
-        """Returns the weights (B, H, S, S) that `forward` uses."""
-        query, keys, _ = self.self_attention.project(self.self_attention_norm(x), rotation)
-        return reader.weights(query, keys)
-
 
 class DecoderLayer(nn.Module):
-    """The encoder's layer with cross-attention to the source between its two halves.
-
-    Shapes: x (N, T, D); mask, see `Transformer`; memory, keys and values of the source,
-    (N / copies, K, S, d) each; memory_mask (N / copies, 1, 1, S) bool or None.
-    """
+    """The encoder's layer with cross-attention to the source between its two halves."""
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
@@ -319,40 +305,25 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(sizes.width, sizes.feed_forward)
         self.dropout = nn.Dropout(sizes.dropout)
 
-    def read_target(
+    def forward(
         self,
         x: Tensor,
         rotation: Rotation | None,
         past: KeyValueCache | None,
+        memory: tuple[Tensor, Tensor],
         *,
-        mask: Tensor | None,
-        causal: bool = False,
+        to_target: Attend,
+        to_source: Attend,
     ) -> tuple[Tensor, KeyValueCache]:
-        """Adds what self-attention reads; returns the cache with the new positions too."""
+        """Returns the next residual stream (N, T, D), and the cache with the new positions too."""
         query, keys, values = self.self_attention.project(self.self_attention_norm(x), rotation)
         # the first ones are kept as they are, without a copy
         past = past.append(keys, values) if past else KeyValueCache(keys, values, keys.shape[2])
-        heads = self.self_attention(query, past.keys, past.values, mask=mask, causal=causal)
-        return x + self.dropout(heads), past
-
-    def read_source(
-        self, x: Tensor, memory: tuple[Tensor, Tensor], memory_mask: Tensor | None
-    ) -> Tensor:
-        """Adds what cross-attention reads, then what the feed-forward network makes of it."""
+        x = x + self.dropout(self.self_attention(query, past.keys, past.values, to_target))
         query = self.cross_attention.project(self.cross_attention_norm(x))
-        x = x + self.dropout(self.cross_attention(query, *memory, mask=memory_mask))
+        x = x + self.dropout(self.cross_attention(query, *memory, to_source))
         output: Tensor = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
-        return output
-
-    def target_weights(self, x: Tensor, rotation: Rotation | None, mask: Tensor | None) -> Tensor:
-        """Returns the weights (N, H, T, T) that `read_target` uses with no past."""
-        query, keys, _ = self.self_attention.project(self.self_attention_norm(x), rotation)
-        return dot_product_weights(query, keys, mask)
-
-    def source_weights(self, x: Tensor, keys: Tensor, memory_mask: Tensor | None) -> Tensor:
-        """Returns the weights (N, H, T, S) that `read_source` uses."""
-        query = self.cross_attention.project(self.cross_attention_norm(x))
-        return dot_product_weights(query, keys, memory_mask)
+        return output, past
 
 
 class RMSNorm(nn.Module):

@@ -213,11 +213,10 @@ def encoder(kind: str, num_kv_heads: int = NUM_HEADS) -> Callable[[Tensor], Laye
 
     def make(x: Tensor) -> Layer:
         attention = _self_attention(x, num_kv_heads)
-        reader = encoder_attention(kind, x.shape[-1]).to(x.device).readers(x, None, None)[0]
+        attend = encoder_attention(kind, x.shape[-1]).to(x.device).of_layers(x, None, None)[0]
 
         def forward(inputs: Tensor) -> Tensor:
-            heads = reader.read(*attention.project(inputs, None), dropout=0.0)
-            output: Tensor = attention.output(merge_heads(heads))
+            output: Tensor = attention(*attention.project(inputs, None), attend)
             return output
 
         return forward

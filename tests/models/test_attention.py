@@ -1,5 +1,7 @@
 """Attention against NumPy, its masks, its cache and its memory slots."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import reference
@@ -50,35 +52,23 @@ def test_a_row_without_any_real_entry_has_weights_that_sum_to_one_in_every_type(
 
 
 @pytest.mark.parametrize("num_kv_heads", [1, 2, 4, 8])
-def test_fused_attention_equals_the_equation(num_kv_heads):
-    query = torch.randn(3, 8, 5, 6)
+@pytest.mark.parametrize("causal", [False, True])
+def test_fused_attention_and_written_out_weights_equal_the_equation(num_kv_heads, causal):
+    query = torch.randn(3, 8, 9, 6)
     keys, values = torch.randn(2, 3, num_kv_heads, 9, 6).unbind()
-    mask = MASK[:, None, None]
-    output = dot_product_attention(query, keys, values, mask=mask)
+    mask = causal_mask(9, 0, query.device) if causal else MASK[:, None, None]
+    fused = dot_product_attention(query, keys, values, mask=None if causal else mask, causal=causal)
+    weights = dot_product_weights(query, keys, mask)
+    assert not weights.masked_select(~mask).any()
+    seen = mask.expand(3, 1, 9, 9).numpy()
     for b in range(3):
         for h in range(8):
             k = h // (8 // num_kv_heads)
             expected = reference.scaled_dot_product_attention(
-                query[b, h].numpy(),
-                keys[b, k].numpy(),
-                values[b, k].numpy(),
-                np.broadcast_to(MASK[b].numpy(), (5, 9)),
+                *(x.numpy() for x in (query[b, h], keys[b, k], values[b, k])), seen[b, 0]
             )
-            np.testing.assert_allclose(output[b, h], expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("num_kv_heads", [1, 2, 4])
-@pytest.mark.parametrize("causal", [False, True])
-def test_written_out_weights_give_the_fused_output(num_kv_heads, causal):
-    query = torch.randn(3, 4, 9, 6)
-    keys, values = torch.randn(2, 3, num_kv_heads, 9, 6).unbind()
-    mask = causal_mask(9, 0, query.device) if causal else MASK[:, None, None]
-    weights = dot_product_weights(query, keys, mask)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 4, 9))
-    assert not weights.masked_select(~mask).any()
-    expected = weights @ values.repeat_interleave(4 // num_kv_heads, dim=1)
-    fused = dot_product_attention(query, keys, values, mask=None if causal else mask, causal=causal)
-    torch.testing.assert_close(fused, expected, atol=1e-5, rtol=1e-5)
+            for output in (fused[b, h], weights[b, h] @ values[b, k]):
+                np.testing.assert_allclose(output, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("num_kv_heads", [1, 2, 4])
@@ -87,7 +77,7 @@ def test_self_attention_equals_rotary_multi_head_attention(num_kv_heads):
     x = torch.randn(2, 5, 24)
     rotation = Rotation(*rotary_table(5, 6).chunk(2, -1))
     query, keys, values = module.project(x, rotation)
-    output = module(query, keys, values, causal=True)
+    output = module(query, keys, values, partial(dot_product_attention, causal=True))
     rows = [24, 6 * num_kv_heads, 6 * num_kv_heads]
     matrices = module.query_key_value.weight.detach().split(rows)
     weights = dict(zip(["query", "key", "value"], (m.numpy() for m in matrices), strict=True))
@@ -110,7 +100,8 @@ def test_cross_attention_equals_multi_head_attention(num_kv_heads):
     module = CrossAttention(24, num_heads=4, num_kv_heads=num_kv_heads, dropout=0.0)
     x, memory = torch.randn(3, 5, 24), torch.randn(3, 9, 24)
     keys, values = module.project_memory(memory)
-    output = module(module.project(x), keys, values, mask=MASK[:, None, None])
+    attend = partial(dot_product_attention, mask=MASK[:, None, None])
+    output = module(module.project(x), keys, values, attend)
     key, value = module.key_value.weight.detach().chunk(2)
     weights = {
         "query": module.query.weight.detach().numpy(),

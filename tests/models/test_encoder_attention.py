@@ -1,7 +1,5 @@
 """The encoder's mechanisms: each against its equation, and what holds for all of them."""
 
-import math
-
 import numpy as np
 import pytest
 import reference
@@ -10,14 +8,14 @@ import torch.nn.functional as F
 from models_for_tests import VOCAB_SIZE, tiny_model
 from torch.nn.attention.flex_attention import create_mask
 
+from nmt.models.attention import dot_product_attention
 from nmt.models.distance_bias import DistanceBias
 from nmt.models.encoder_attention import (
     ENCODER_ATTENTIONS,
     LINEAR,
     SPARSE,
-    BlockReader,
     EncoderAttention,
-    MaskedReader,
+    attend_in_blocks,
     block_mask,
     block_window,
     hash_of,
@@ -26,29 +24,9 @@ from nmt.models.encoder_attention import (
     random_blocks,
     sliding_window,
 )
-from nmt.models.positions import BIASES, POSITIONS
 
 LENGTHS = [23, 11, 2]
 REAL = torch.arange(23) < torch.tensor(LENGTHS)[:, None]
-SIZES = {"attention_window": 3, "random_features": 7}
-PAIRS = [
-    (kind, positions)
-    for kind in ENCODER_ATTENTIONS
-    for positions in POSITIONS
-    if not (kind in LINEAR and positions in BIASES)
-]
-
-
-@pytest.fixture
-def inputs():
-    source = torch.randint(4, VOCAB_SIZE, (3, 23)).masked_fill(~REAL, 0)
-    return source, REAL, torch.randint(4, VOCAB_SIZE, (3, 7))
-
-
-@pytest.fixture(params=PAIRS, ids="-".join)
-def any_model(request):
-    kind, positions = request.param
-    return tiny_model("transformer", encoder_attention=kind, positions=positions, **SIZES)
 
 
 def attention(kind, **options):
@@ -123,9 +101,9 @@ def test_random_blocks_differ_by_seed_and_hit_every_block():
 def test_sparse_attention_equals_dense_attention_under_the_mask_of_numpy(kind, masked):
     query, keys, values = heads()
     mask = REAL if masked else None
-    readers = attention(kind).readers(torch.zeros(3, 23, 24), mask, None)
-    for layer, reader in enumerate(readers):
-        output = reader.read(query, keys, values, dropout=0.0)
+    attends = attention(kind).of_layers(torch.zeros(3, 23, 24), mask, None)
+    for layer, attend in enumerate(attends):
+        output = attend(query, keys, values)
         for sentence, length in enumerate(LENGTHS if masked else [23] * 3):
             seen = reference.sparse_mask(kind, length, window=3, global_tokens=1, seed=layer)
             for head in range(4):
@@ -141,8 +119,8 @@ def test_sparse_attention_equals_dense_attention_under_the_mask_of_numpy(kind, m
 def test_linear_attention_equals_the_ratio_of_kernels(kind):
     query, keys, values = heads()
     mechanism = attention(kind)
-    for layer, reader in enumerate(mechanism.readers(torch.zeros(3, 23, 24), REAL, None)):
-        output = reader.read(query, keys, values, dropout=0.0)
+    for layer, attend in enumerate(mechanism.of_layers(torch.zeros(3, 23, 24), REAL, None)):
+        output = attend(query, keys, values)
         for sentence, length in enumerate(LENGTHS):
             for head in range(4):
                 expected = reference.kernel_attention(
@@ -159,22 +137,21 @@ def test_linear_attention_equals_the_ratio_of_kernels(kind):
 @pytest.mark.parametrize("size", [1e2, 1e4])
 def test_features_that_all_round_to_zero_give_the_mean_of_the_real_values(size):
     _, _, values = heads()
-    reader, _ = attention("linear").readers(torch.zeros(3, 23, 24), REAL, None)
+    attend, _ = attention("linear").of_layers(torch.zeros(3, 23, 24), REAL, None)
     far = torch.full((3, 4, 23, 6), -size)
-    output = reader.read(far, far[:, :2], values, dropout=0.0)
+    output = attend(far, far[:, :2], values)
     for sentence, length in enumerate(LENGTHS):
         expected = values[sentence, :, :length].mean(1).repeat_interleave(2, 0).unsqueeze(1)
         torch.testing.assert_close(output[sentence], expected.expand(4, 23, 6))
-    assert reader.weights(far, far[:, :2]).isfinite().all()
 
 
 def test_more_random_features_come_nearer_to_the_softmax():
     query, keys, values = heads(length=11)
-    x, exact = torch.zeros(3, 11, 24), MaskedReader(None).read(query, keys, values, dropout=0.0)
+    x, exact = torch.zeros(3, 11, 24), dot_product_attention(query, keys, values)
     errors = []
     for count in [6, 96, 1536]:
-        reader = attention("performer", random_features=count).readers(x, None, None)[0]
-        errors.append((reader.read(query, keys, values, dropout=0.0) - exact).square().mean())
+        attend = attention("performer", random_features=count).of_layers(x, None, None)[0]
+        errors.append((attend(query, keys, values) - exact).square().mean())
     assert errors[0] > errors[1] > errors[2]
     assert errors[0] > 4 * errors[2]
 
@@ -192,10 +169,10 @@ def test_random_directions_are_orthogonal_within_a_group_and_gaussian_in_length(
 @pytest.mark.parametrize("kind", SPARSE)
 def test_a_gpu_evaluates_the_same_pattern(kind):
     x, mechanism = torch.zeros(3, 23, 24), attention(kind)
-    for layer, dense in enumerate(mechanism.readers(x, REAL, None)):
+    for layer, dense in enumerate(mechanism.of_layers(x, REAL, None)):
         sees = mechanism.visible(x, REAL, layer)
         mask = create_mask(lambda b, h, i, j, sees=sees: sees(b, i, j), 3, None, 23, 23, "cpu")
-        assert torch.equal(mask, dense.mask)
+        assert torch.equal(mask, dense.keywords["mask"])
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
@@ -204,83 +181,34 @@ def test_flex_attention_under_a_block_mask_and_a_bias_equals_the_dense_mask():
     query, keys, values = heads()
     x, mechanism = torch.zeros(3, 23, 24), attention("bigbird")
     bias = DistanceBias("relative", num_heads=4, bidirectional=True)
-    dense = mechanism.readers(x, REAL, bias)[1]
-    by_distance = bias(-22, 23, x.device).detach()
-    sees = block_mask(mechanism.visible(x, REAL, 1), x)
-    blocks = BlockReader(sees, by_distance, lambda: dense.mask)
+    dense = mechanism.of_layers(x, REAL, bias)[1]
+    options = {
+        "blocks": block_mask(mechanism.visible(x, REAL, 1), x),
+        "bias": bias(-22, 23, x.device).detach(),
+        "dense": lambda: dense.keywords["mask"],
+    }
+    units = torch.eye(23).expand(3, 2, 23, 23)
     with torch.no_grad():
-        output = blocks.read(query, keys, values, dropout=0.0)
-    expected = dense.read(query, keys, values, dropout=0.0)
-    torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-5)
-    assert torch.equal(blocks.weights(query, keys), dense.weights(query, keys))
+        for read in (values, units):
+            output = attend_in_blocks(query, keys, read, **options)
+            torch.testing.assert_close(output, dense(query, keys, read), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ENCODER_ATTENTIONS)
-def test_weights_are_those_that_are_used(kind):
+def test_what_is_read_of_unit_vectors_are_the_weights(kind):
     query, keys, values = heads()
-    for reader in attention(kind).readers(torch.zeros(3, 23, 24), REAL, None):
-        weights = reader.weights(query, keys)
+    for attend in attention(kind).of_layers(torch.zeros(3, 23, 24), REAL, None):
+        weights = attend(query, keys, torch.eye(23).expand(3, 2, 23, 23))
         torch.testing.assert_close(weights.sum(-1), torch.ones(3, 4, 23))
         expected = weights @ values.repeat_interleave(2, dim=1)
-        output = reader.read(query, keys, values, dropout=0.0)
+        output = attend(query, keys, values)
         torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-5)
         assert not weights[1, :, :11, 11:].any()
 
 
-def test_neighbours_in_a_batch_and_fillers_change_nothing(any_model, inputs):
-    source, mask, target_in = inputs
-    logits = any_model(source, mask, target_in)
-    assert torch.equal(any_model(source.masked_fill(~mask, 17), mask, target_in), logits)
-    for row, length in enumerate(LENGTHS):
-        alone = any_model(source[row : row + 1, :length], None, target_in[row : row + 1])
-        torch.testing.assert_close(logits[row : row + 1], alone, atol=2e-5, rtol=1e-5)
-
-
-def test_the_decoder_is_causal_and_its_steps_equal_teacher_forcing(any_model, inputs):
-    source, mask, target_in = inputs
-    logits = any_model(source, mask, target_in)
-    changed = target_in.clone()
-    changed[:, 3:] = 4
-    assert torch.equal(any_model(source, mask, changed)[:, :3], logits[:, :3])
-    state, steps = any_model.start(source, mask), []
-    for chunk in target_in.split([1, 1, 3, 1, 1], dim=1):
-        step, state = any_model.step(chunk, state)
-        steps.append(step)
-    torch.testing.assert_close(torch.cat(steps, 1), logits, atol=2e-5, rtol=1e-5)
-
-
-def test_it_trains_and_its_weights_rebuild_it(any_model, inputs):
-    before = any_model(*inputs).detach()
-    any_model.train()
-    logits = any_model(*inputs)
-    loss = F.cross_entropy(logits.flatten(0, 1), inputs[2].flatten())
-    loss.backward()
-    assert all(p.grad.isfinite().all() for p in any_model.parameters())
-    torch.optim.SGD(any_model.parameters(), lr=0.1).step()
-    any_model.eval()
-    after = any_model(*inputs)
-    assert F.cross_entropy(after.flatten(0, 1), inputs[2].flatten()) < loss
-    kind, positions = any_model.encoder_attention.kind, any_model.positions.kind
-    again = tiny_model("transformer", encoder_attention=kind, positions=positions, **SIZES)
-    again.load_state_dict(any_model.state_dict())
-    assert torch.equal(again(*inputs), after)
-    assert not torch.equal(before, after)
-
-
-@pytest.mark.parametrize("kind", ENCODER_ATTENTIONS)
-def test_attention_dropout_and_half_precision_work(kind, inputs):
-    rate = 0.0 if kind in LINEAR else 0.5
-    model = tiny_model("transformer", encoder_attention=kind, attention_dropout=rate, **SIZES)
-    model.train()
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = F.cross_entropy(model(*inputs).float().flatten(0, 1), inputs[2].flatten())
-    loss.backward()
-    assert math.isfinite(loss.item())
-    whole = tiny_model("transformer", encoder_attention=kind, positions="none", **SIZES).bfloat16()
-    assert whole(*inputs).isfinite().all()
-
-
-def test_a_window_over_everything_is_full_attention(inputs):
+def test_a_window_over_everything_is_full_attention():
+    source, target_in = torch.randint(4, VOCAB_SIZE, (3, 30)).split([23, 7], dim=1)
+    inputs = source, REAL, target_in
     full = tiny_model("transformer")
     for kind in SPARSE:
         wide = tiny_model("transformer", encoder_attention=kind, attention_window=23)

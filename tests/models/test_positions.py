@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import reference
 import torch
-from models_for_tests import VOCAB_SIZE, tiny_model
+from models_for_tests import tiny_model
 
 from nmt.models.positions import (
     TABLE_BLOCK,
@@ -33,22 +33,6 @@ def test_rotation_equals_the_block_matrices_of_the_paper():
             np.testing.assert_allclose(rotated[sentence, head], expected, atol=1e-5)
 
 
-def test_first_position_is_not_rotated_and_lengths_are_kept():
-    x = torch.randn(7, HEAD_WIDTH)
-    rotated = rotate(x, rotation(0, 7))
-    torch.testing.assert_close(rotated[0], x[0])
-    torch.testing.assert_close(rotated.norm(dim=-1), x.norm(dim=-1))
-    assert not torch.allclose(rotated[1], x[1])
-
-
-@pytest.mark.parametrize("shift", [1, 13, 200])
-def test_scores_depend_on_the_distance_only(shift):
-    query, keys = torch.randn(5, HEAD_WIDTH), torch.randn(5, HEAD_WIDTH)
-    near = rotate(query, rotation(0, 5)) @ rotate(keys, rotation(0, 5)).T
-    far = rotate(query, rotation(shift, 5)) @ rotate(keys, rotation(shift, 5)).T
-    torch.testing.assert_close(near, far, atol=1e-4, rtol=1e-4)
-
-
 def test_half_precision_is_rotated_by_fp32_angles():
     x = torch.randn(3, HEAD_WIDTH, dtype=torch.bfloat16)
     rotated = rotate(x, rotation(3_000, 3))
@@ -62,14 +46,6 @@ def test_tables_stay_fp32_when_the_model_is_cast():
     model(torch.tensor([[5, 7, 3]]), None, torch.tensor([[2, 6]]))
     _, turn = model.positions(torch.zeros(1, 3, 24, dtype=torch.bfloat16), 0)
     assert turn.cos.dtype == turn.signed_sin.dtype == torch.float32
-
-
-@pytest.mark.parametrize("positions", ["rope", "sinusoidal"])
-def test_tables_grow_with_the_sentence(positions):
-    model = tiny_model("transformer", positions=positions)
-    model(torch.tensor([[5, 3]]), None, torch.tensor([[2]]))
-    longer = torch.randint(4, VOCAB_SIZE, (1, TABLE_BLOCK + 3))
-    assert model(longer, None, torch.tensor([[2]])).isfinite().all()
 
 
 def test_a_grown_table_has_the_same_rows():
@@ -107,10 +83,3 @@ def test_learned_positions_end_with_a_plain_message():
     assert positions.rows(2, 3).shape == (3, 4)
     with pytest.raises(ValueError, match="has 6 tokens, but max_positions is 5"):
         positions.rows(2, 4)
-
-
-def test_odd_heads_are_refused():
-    with pytest.raises(ValueError, match="width / num_heads is odd"):
-        tiny_model("transformer", width=28, num_heads=4)
-    with pytest.raises(ValueError, match="width is odd"):
-        tiny_model("transformer", width=9, num_heads=3, num_kv_heads=3, positions="sinusoidal")

@@ -1,13 +1,20 @@
-"""What is particular to the recurrent encoder-decoder."""
+"""What is particular to the recurrent models."""
 
 from contextlib import nullcontext
 
 import pytest
 import torch
+import torch.nn.functional as F
 from models_for_tests import VOCAB_SIZE, tiny_model
 from torch import nn
 
-from nmt.models.recurrent import BidirectionalEncoder, gru_cell, reverse_sentences, run_recurrent
+from nmt.models.recurrent import (
+    BidirectionalEncoder,
+    RecurrentLinear,
+    gru_cell,
+    reverse_sentences,
+    run_recurrent,
+)
 
 LENGTHS = [11, 5, 2]
 MASK = torch.arange(11) < torch.tensor(LENGTHS)[:, None]
@@ -110,12 +117,6 @@ def test_one_slot_attends_to_the_mean_of_the_memory():
     assert torch.equal(weights, torch.ones(3, 1, 1, 2, 1))
 
 
-@pytest.mark.parametrize("option", ["attention_dim", "memory_slots"])
-def test_options_of_attention_are_refused_without_it(option):
-    with pytest.raises(ValueError, match=f"{option} is 5; it must be null when attention is none"):
-        tiny_model("rnn", **{option: 5})
-
-
 def test_cudnn_runs_in_fp32_under_autocast(monkeypatch):
     """On a CPU: what would be called, with the types that autocast leaves between modules."""
     gru, inputs, hidden = nn.GRU(5, 7, batch_first=True), torch.randn(3, 4, 5), torch.randn(1, 3, 7)
@@ -124,3 +125,46 @@ def test_cudnn_runs_in_fp32_under_autocast(monkeypatch):
     monkeypatch.setattr(torch, "autocast", lambda device, *, enabled: nullcontext())
     found, _ = run_recurrent(gru, inputs.bfloat16(), hidden.bfloat16())
     assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("reverse", [True, False])
+def test_the_target_of_sutskever_starts_from_the_states_after_the_last_token_read(reverse):
+    model = tiny_model("sutskever", reverse_source=reverse)
+    source = torch.randint(4, VOCAB_SIZE, (3, 11))
+    state = model.start(source, MASK)
+    for row, length in enumerate(LENGTHS):
+        alone = source[row : row + 1, :length]
+        _, (hidden, cell) = model.encoder(model.embedding(alone.flip(1) if reverse else alone))
+        torch.testing.assert_close(state.hidden[:, row], hidden[:, 0])
+        torch.testing.assert_close(state.cell[:, row], cell[:, 0])
+
+
+@pytest.fixture
+def weight():
+    return torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+
+
+def gradients(linear, weight, inputs):
+    """Returns the gradients of weight and inputs after a loop that feeds on itself."""
+    x, total = inputs, 0.0
+    for _ in range(4):
+        y = linear(x)
+        total = total + y.square().sum()
+        x = torch.tanh(y[:, :3])
+    return torch.autograd.grad(total, [weight, inputs], retain_graph=True)
+
+
+def test_gradients_are_those_of_the_plain_product(weight):
+    inputs = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
+    expected = gradients(lambda x: F.linear(x, weight), weight, inputs)
+    found = gradients(RecurrentLinear(weight), weight, inputs)
+    for a, b in zip(expected, found, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_steps_that_do_not_reach_the_loss_have_no_part_in_the_gradient(weight):
+    inputs = torch.randn(2, 7, 3, dtype=torch.float64)
+    linear = RecurrentLinear(weight)
+    _, used = linear(inputs[0]), linear(inputs[1])
+    used.sum().backward()
+    torch.testing.assert_close(weight.grad, inputs[1].sum(0).expand(5, 3))
