@@ -13,7 +13,8 @@ def main() -> None:
     """Reads the options and prints pairs, a blank line between them."""
     parser = argparse.ArgumentParser(prog="python -m nmt.grammar", description=__doc__)
     parser.add_argument("--count", type=int, default=20, help="number of pairs")
-    parser.add_argument("--words", type=int, help="English words, 3 to 80 (default: 3 to 30)")
+    parser.add_argument("--words", type=int, choices=range(3, 81), metavar="N",
+        help="English words, 3 to 80 (default: 3 to 30)")  # fmt: skip
     parser.add_argument("--lexicon", default="core", help="core or full")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--links", action="store_true", help="print the word alignment, too")

@@ -116,10 +116,7 @@ def _phrase(draw: Draw, preposition: Preposition, *, longest: int) -> Words:
 
 
 def _adverb(draw: Draw, adverb: Adverb) -> Words:
-    if len(adverb.english) == len(adverb.german) == 1:
-        key = draw.key()
-        return [(adverb.english[0], key)], [(adverb.german[0], key)]
-    keys = {german: draw.key() for german in range(len(adverb.german))}
+    keys = [draw.key() for _ in adverb.german]
     english = [(word, 0) for word in adverb.english]
     for left, right, sure in adverb.links:
         english[left] = (adverb.english[left], keys[right] if sure else -keys[right])

@@ -262,66 +262,65 @@ def _add_relative_clause(draw: Draw, head: NounPhrase, *, words: int) -> None:
         kind = "subject"
     if kind == "object" and words not in draw.lexicon.verbs.with_object[head.noun_class]:
         kind = "subject"
-    english, german_words = _MAKERS[kind](draw, head, words)
-    head.english += english
-    head.german += [COMMA, *german_words, COMMA]
+    (english, german_words), clause = _MAKERS[kind](draw, head, words)
+    head.english += english + english_statement(clause)
+    head.german += [COMMA, *german_words, *german_verb_last(clause), COMMA]
     head.contractible = False
 
 
-def _as_subject(draw: Draw, head: NounPhrase, words: int) -> Words:
+# Each returns the words in front of the clause, and the clause.
+
+
+def _as_subject(draw: Draw, head: NounPhrase, words: int) -> tuple[Words, Clause]:
     key = draw.key()
     pronoun = NounPhrase(
         [("who" if head.noun_class == "person" else "that", key)],
-        [(german.RELATIVE[head.column][german.NOMINATIVE], key)],
+        [_relative(head, german.NOMINATIVE, key)],
         head.agreement,
         head.column,
         head.noun_class,
         adjective=head.adjective,
     )
     verb = draw.pick(draw.lexicon.verbs.of[head.noun_class](words))
-    clause = build_clause(draw, words, Wish(verb=verb, subject=pronoun, relative=False))
-    return english_statement(clause), german_verb_last(clause)
+    return ([], []), build_clause(draw, words, Wish(verb=verb, subject=pronoun, relative=False))
 
 
-def _as_object(draw: Draw, head: NounPhrase, words: int) -> Words:
+def _as_object(draw: Draw, head: NounPhrase, words: int) -> tuple[Words, Clause]:
     verb = draw.pick(draw.lexicon.verbs.with_object[head.noun_class](words))
-    key = draw.key()
     if verb.prepositions is None:
+        key = draw.key()
         pronoun = "whom" if head.noun_class == "person" else "that"
-        front = [(pronoun, key)], [(_relative(head, verb.case), key)]
+        front = [(pronoun, key)], [_relative(head, verb.case, key)]
     else:
-        preposition = verb.prepositions.items[0]
+        (preposition,) = verb.prepositions.items
         front = _after_preposition(
             draw, preposition.english, preposition.german, head, preposition.case
         )
     ambiguous = verb.frame == "transitive" and head.noun_class in verb.subject.classes
     wish = Wish(verb=verb, gap=True, marked=ambiguous, relative=False)
-    clause = build_clause(draw, words - len(front[0]), wish)
-    return front[0] + english_statement(clause), front[1] + german_verb_last(clause)
+    return front, build_clause(draw, words - len(front[0]), wish)
 
 
-def _as_owner(draw: Draw, head: NounPhrase, words: int) -> Words:
+def _as_owner(draw: Draw, head: NounPhrase, words: int) -> tuple[Words, Clause]:
     noun = draw.pick(draw.lexicon.companions)
     many = 1 if noun.plural and draw.flip(0.25) else 0
     key, noun_key = draw.key(), draw.key()
     forms = noun.plural if many else noun.singular
     subject = NounPhrase(
         [("whose", key), (noun.english[many], noun_key)],
-        [(_relative(head, german.GENITIVE), key), (forms[german.NOMINATIVE], noun_key)],
+        [_relative(head, german.GENITIVE, key), (forms[german.NOMINATIVE], noun_key)],
         determiners.PLURAL if many else determiners.THIRD,
         german.PLURAL if many else noun.gender,
         noun.noun_class,
     )
     verb = draw.pick(draw.lexicon.verbs.of[noun.noun_class](words - 1))
-    clause = build_clause(draw, words, Wish(verb=verb, subject=subject, relative=False))
-    return english_statement(clause), german_verb_last(clause)
+    return ([], []), build_clause(draw, words, Wish(verb=verb, subject=subject, relative=False))
 
 
-def _as_place(draw: Draw, head: NounPhrase, words: int) -> Words:
+def _as_place(draw: Draw, head: NounPhrase, words: int) -> tuple[Words, Clause]:
     front = _after_preposition(draw, ("in",), "in", head, german.DATIVE)
     verb = draw.pick(draw.lexicon.verbs.with_place(words - 2))
-    clause = build_clause(draw, words - 2, Wish(verb=verb, place=False, relative=False))
-    return front[0] + english_statement(clause), front[1] + german_verb_last(clause)
+    return front, build_clause(draw, words - 2, Wish(verb=verb, place=False, relative=False))
 
 
 def _after_preposition(
@@ -331,12 +330,12 @@ def _after_preposition(
     pronoun = "whom" if head.noun_class == "person" else "which"
     return (
         [*((word, key) for word in english), (pronoun, pronoun_key)],
-        [(preposition, key), (_relative(head, case), pronoun_key)],
+        [(preposition, key), _relative(head, case, pronoun_key)],
     )
 
 
-def _relative(head: NounPhrase, case: int) -> str:
-    return german.RELATIVE[head.column][case]
+def _relative(head: NounPhrase, case: int, key: int) -> Token:
+    return german.RELATIVE[head.column][case], key
 
 
 _MAKERS = {"subject": _as_subject, "object": _as_object, "whose": _as_owner, "place": _as_place}

@@ -120,7 +120,6 @@ class _Collector:
         return True
 
 
-SHORTEST_INPUT, LONGEST_INPUT = 3, 80
 SHORTEST_SENTENCE = 3
 TOLERANCE = 2  # words by which an input may miss the length asked for
 LONGEST_SENTENCE = 45
@@ -132,7 +131,7 @@ _SENTENCES = (
     (20, Table({1: 78.0, 2: 22.0})),
     (40, Table({1: 45.0, 2: 37.0, 3: 18.0})),
     (50, Table({1: 15.0, 2: 50.0, 3: 35.0})),
-    (LONGEST_INPUT, Table({2: 40.0, 3: 60.0})),
+    (80, Table({2: 40.0, 3: 60.0})),
 )
 
 
@@ -147,22 +146,12 @@ class Grammar:
         self._lexicon = load_lexicon(lexicon)
 
     def pair(self, words: int, generator: random.Random) -> GrammarPair:
-        """One input of `words` English words, at most two more or fewer, and its translation.
-
-        Args:
-            words: Length asked for, 3 to 80 white-space tokens.
-            generator: Source of randomness; the same state gives the same pair.
-        """
-        if not SHORTEST_INPUT <= words <= LONGEST_INPUT:
-            raise UserError(
-                f"the grammar makes inputs of {SHORTEST_INPUT} to {LONGEST_INPUT} words, not "
-                f"{words}: ask for a length in that range"
-            )
+        """One input of `words` (3 to 80) English words, at most two more or fewer, translated."""
         draw = Draw(generator, self._lexicon)
         for _ in range(_ATTEMPTS):
             draw.restart()
             english, german, count = self._input(draw, words)
-            if abs(len(english) - words) <= TOLERANCE and len(english) >= SHORTEST_INPUT:
+            if abs(len(english) - words) <= TOLERANCE and len(english) >= SHORTEST_SENTENCE:
                 sure, possible = links(english, german)
                 return GrammarPair(text(english), text(german), sure, possible, draw.bits, count)
         raise AssertionError(f"no input of {words} words in {_ATTEMPTS} attempts")
