@@ -11,7 +11,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.checkpoint import save_average
+import torch
+
+from nmt.checkpoint import average_checkpoints
 from nmt.checks import flag_main
 
 
@@ -24,7 +26,9 @@ def main(argv: Sequence[str] | None) -> None:
     arguments = parser.parse_args(argv)
     if arguments.output.suffix != ".ckpt":
         parser.error(f"--output {arguments.output}: give the name of a .ckpt file")
-    save_average(arguments.checkpoints, arguments.output)
+    content = average_checkpoints(arguments.checkpoints)
+    with arguments.output.open("wb") as file:
+        torch.save(content, file)
     print(f"{arguments.output}: the average of {len(arguments.checkpoints)} checkpoints")
 
 

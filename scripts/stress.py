@@ -56,14 +56,6 @@ DEFAULTS = (
     *("callbacks.last.every_n_updates=7", f"trainer.max_steps={UPDATES}"),
     f"trainer.accumulate_grad_batches={ACCUMULATE}",
 )
-CHECKPOINT_PARTS = {
-    "weights": ("state_dict", "current_model_state", "averaging_state"),
-    "optimizer": ("optimizer_states", "lr_schedulers", "MixedPrecision"),
-    "counters": ("counters", "global_step", "epoch"),
-    "position": ("loops",),
-    "scores": ("callbacks",),
-    "options": ("hyper_parameters", "format_version"),
-}
 TIMES = ("seconds", "tokens_per_s")
 
 
@@ -242,14 +234,12 @@ class PhaseFile(pl.Callback):
 def differences(first: Path, second: Path) -> dict[str, list[str]]:
     """Returns for each part of two run folders the names of the values that differ."""
     ours, theirs = _contents(first), _contents(second)
-    return {
-        part: sorted(
-            name
-            for name in ours[part].keys() | theirs[part].keys()
-            if not _same(ours[part].get(name), theirs[part].get(name))
-        )
-        for part in ours
-    }
+    found = {}
+    for part in sorted(ours.keys() | theirs.keys()):
+        mine, other = ours.get(part, {}), theirs.get(part, {})
+        names = sorted(mine.keys() | other.keys())
+        found[part] = [name for name in names if not _same(mine.get(name), other.get(name))]
+    return found
 
 
 def _contents(folder: Path) -> dict[str, dict[str, Any]]:
@@ -258,8 +248,7 @@ def _contents(folder: Path) -> dict[str, dict[str, Any]]:
     for name in ("last", "best"):
         path = folder / "checkpoints" / f"{name}.ckpt"
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-        for part, keys in CHECKPOINT_PARTS.items():
-            found[f"{name}.ckpt: {part}"] = {key: checkpoint.get(key) for key in keys}
+        found |= {f"{name}.ckpt: {key}": value for key, value in checkpoint.items()}
     with (folder / "metrics.csv").open(encoding="utf-8", newline="") as file:
         found["metrics.csv"] = list(csv.DictReader(file))
     found["metrics.json"] = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
@@ -290,11 +279,8 @@ def _leaves(value: Any, name: str, folder: str) -> Iterator[tuple[str, Any]]:
 
 def _same(first: Any, second: Any) -> bool:
     if isinstance(first, Tensor) and isinstance(second, Tensor):
-        return (
-            first.dtype == second.dtype
-            and first.shape == second.shape
-            and first.numpy().tobytes() == second.numpy().tobytes()
-        )
+        bits = [(one.dtype, one.shape, one.numpy().tobytes()) for one in (first, second)]
+        return bits[0] == bits[1]
     # repr distinguishes 1 from 1.0 and True, 0.0 from -0.0; NaN equals NaN.
     return type(first) is type(second) and repr(first) == repr(second)
 

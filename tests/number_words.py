@@ -96,9 +96,8 @@ def compose(*options: str) -> DictConfig:
 
 @lru_cache
 def _composed(groups: tuple[str, ...]) -> DictConfig:
-    quiet = ("~callbacks.progress", "+trainer.enable_progress_bar=false")
     with hydra.initialize_config_dir(str(config_directory()), version_base="1.3"):
-        return hydra.compose("train", overrides=[*groups, *quiet])
+        return hydra.compose("train", overrides=[*groups, "~callbacks.progress"])
 
 
 @dataclass

@@ -70,13 +70,10 @@ def main(config: DictConfig) -> None:
     results = assess(
         translator, splits, unit=unit, batch_tokens=config.batch_tokens, metrics=config.metrics
     )
-    console = Console()
-    print_scores(console, results)
-    print_examples(console, results[0].sentences)
+    console = _print_results(results)
     if config.output is not None:
         facts = {"checkpoint": str(config.checkpoint), "search": repr(translator.search)}
-        curves = {result.name: result for result in results}
-        print_paths(console, _write(Path(config.output), results, facts, curves))
+        print_paths(console, _write(Path(config.output), results, facts, drawn=list(splits)))
 
 
 def write_results(
@@ -99,12 +96,14 @@ def write_results(
         run,
         results,
         facts,
-        {result.name: result for result in results if result.name not in data.valid_splits},
+        drawn=data.test_splits,
         longest_train=data.longest_train_source_words,
         title=f"{run.parent.name}: BLEU by source length",
     )
     paths += [path for path in (run / "config.yaml", run / "metrics.csv", best) if path.exists()]
-    _print_run(facts, results, paths)
+    console = _print_results(results)
+    _print_training(console, facts)
+    print_paths(console, paths)
 
 
 def assess(
@@ -170,18 +169,24 @@ def _write(
     folder: Path,
     results: Sequence[SplitResult],
     facts: Mapping[str, Any],
-    curves: Mapping[str, SplitResult],
-    **figure: Any,
+    *,
+    drawn: Sequence[str],
+    longest_train: int | None = None,
+    title: str = "",
 ) -> list[Path]:
-    """Writes translations, metrics and the figure, and returns their paths."""
+    """Writes translations, metrics and the figure of some splits, and returns their paths."""
     from nmt.evaluation.figures import draw_bleu_by_length, save_as
 
-    buckets = {name: result.buckets for name, result in curves.items()}
-    drawn = draw_bleu_by_length(buckets, unit=results[0].unit, **figure)
+    figure = draw_bleu_by_length(
+        {result.name: result.buckets for result in results if result.name in drawn},
+        unit=results[0].unit,
+        longest_train=longest_train,
+        title=title,
+    )
     return [
         *(write_translations(folder, result) for result in results),
         write_metrics(folder, {**{result.name: result.metrics() for result in results}, **facts}),
-        save_as(drawn, folder / "bleu_by_length.png"),
+        save_as(figure, folder / "bleu_by_length.png"),
     ]
 
 
@@ -221,12 +226,14 @@ def _facts(
     }
 
 
-def _print_run(
-    facts: Mapping[str, Any], results: Sequence[SplitResult], paths: Sequence[Path]
-) -> None:
+def _print_results(results: Sequence[SplitResult]) -> Console:
     console = Console()
     print_scores(console, results)
     print_examples(console, results[0].sentences)
+    return console
+
+
+def _print_training(console: Console, facts: Mapping[str, Any]) -> None:
     embedding = facts["num_parameters"]["embedding"]
     other = facts["num_parameters"]["total"] - embedding
     tokens, seconds = facts["target_tokens_seen"], facts["seconds"]
@@ -240,7 +247,6 @@ def _print_run(
             ("longest input", f"{facts['longest_train_source_words']} {facts['length_unit']}s"),
         ],
     )
-    print_paths(console, paths)
 
 
 def _splits(config: DictConfig, translator: Translator) -> tuple[dict[str, Dataset], LengthUnit]:
@@ -272,7 +278,7 @@ def _files(config: DictConfig, languages: tuple[str, str]) -> Dataset:
     """Reads a file of sources and one or more files of references."""
     from datasets import Dataset
 
-    from nmt.data.files import Languages, language_of, read_lines, read_parallel
+    from nmt.data.files import Languages, language_of, read_parallel
 
     several = isinstance(config.reference, ListConfig)
     references = list(config.reference) if several else [config.reference]
@@ -280,39 +286,26 @@ def _files(config: DictConfig, languages: tuple[str, str]) -> Dataset:
         raise UserError(
             f"source={config.source} reference={config.reference}: give both files and no data."
         )
-    files = [config.source, references[0]]
-    if [language_of(Path(file)) for file in files] == [*reversed(languages)]:
+    sides = [language_of(Path(file)) for file in (config.source, references[0])]
+    if sides == [*reversed(languages)]:
         raise UserError(
             f"source={config.source} reference={references[0]}: checkpoint "
             f"{config.checkpoint} translates {'-'.join(languages)}, so swap the two."
         )
-    text = read_parallel(files, Languages(*languages, {}))
-    if not text.source:
+    codes = Languages(*languages, {})
+    texts = [read_parallel([config.source, reference], codes) for reference in references]
+    if not texts[0].source:
         raise UserError(f"source={config.source} has no lines; give a file with sentences.")
-    columns: dict[str, Any] = {"source": text.source, "target": text.target}
-    more = [read_lines(file) for file in references[1:]]
-    for file, lines in zip(references[1:], more, strict=True):
-        if len(lines) != len(text.source):
-            raise UserError(
-                f"{file} has {len(lines)} lines and {config.source} has {len(text.source)}: "
-                "give a reference for each source."
-            )
-    if more:
-        columns["more_references"] = list(zip(*more, strict=True))
+    columns: dict[str, Any] = {"source": texts[0].source, "target": texts[0].target}
+    if len(texts) > 1:
+        columns["more_references"] = list(zip(*(text.target for text in texts[1:]), strict=True))
     return Dataset.from_dict(columns)
 
 
 def _warn_of_capitals(splits: Mapping[str, Dataset], translator: Translator) -> None:
-    if not translator.tokenizer.lowercase:
-        return
-    capitals = [
-        name
-        for name, split in splits.items()
-        if any(reference != reference.lower() for reference in split["target"][:])
-    ]
-    if capitals:
+    references = [text for split in splits.values() for text in split["target"][:]]
+    if translator.tokenizer.lowercase and any(text != text.lower() for text in references):
         logger.warning(
-            "The model was trained on lower-cased text, but the references of %s have "
-            "capitals and are scored as they are: lower-case them to compare with its run.",
-            ", ".join(capitals),
+            "The model was trained on lower-cased text, but references have capitals and are "
+            "scored as they are: lower-case them to compare with its run."
         )

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt.checks import UserError
 from nmt.config import check_config, hydra_main
-from nmt.training.run_folder import make_run_folder, run_directory, sole_use
+from nmt.training.run_folder import checkpoint_to_resume, run_directory, sole_use
 
 logger = logging.getLogger(__name__)
 OmegaConf.register_new_resolver("run_directory", run_directory, replace=True, use_cache=True)
@@ -20,6 +20,8 @@ OmegaConf.register_new_resolver("run_directory", run_directory, replace=True, us
 def main(config: DictConfig) -> None:
     """Checks the options, prepares the data, trains, and evaluates the best checkpoint."""
     check_config(config)
+    config.run_dir = str(Path(config.run_dir).resolve())  # Lightning follows the links of its paths
+    resume_from = checkpoint_to_resume(config.ckpt_path, config.run_dir)
     logger.info("Training %s; its folder is %s.", config.model_name, config.run_dir)
     # Imported only now: it takes seconds, and a typing error should not have to wait for it.
     import pytorch_lightning as pl
@@ -30,7 +32,6 @@ def main(config: DictConfig) -> None:
     from nmt.cli.evaluate import write_results
     from nmt.training.callbacks import end_with_parent
     from nmt.training.machine import threads_of_run
-    from nmt.training.resume import checkpoint_to_resume
     from nmt.training.run import build_module, build_trainer, fit
 
     _quieten()
@@ -38,8 +39,6 @@ def main(config: DictConfig) -> None:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     pl.seed_everything(config.seed, workers=True, verbose=False)
-    config.run_dir = make_run_folder(config.run_dir)
-    checkpoint_to_resume(config.ckpt_path, Path(config.run_dir) / "checkpoints")  # is it there?
     if config.init_from is not None:
         read_checkpoint(config.init_from)  # before any work: is it one?
     trainer = build_trainer(config)  # before the data: it refuses what it cannot do
@@ -51,7 +50,7 @@ def main(config: DictConfig) -> None:
             f"-m on {trainer.world_size} devices would start the sweep again in each process: "
             "set trainer.devices=1, or start one run after the other without -m."
         )
-    with sole_use(config.run_dir, config.ckpt_path, leader=trainer.is_global_zero):
+    with sole_use(config.run_dir, resume_from, leader=trainer.is_global_zero):
         data = instantiate(config.data)
         data.prepare_data()
         module = build_module(config, data)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -18,7 +19,6 @@ from typing import Any, cast
 import pytorch_lightning as pl
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint, TQDMProgressBar
-from torch import Tensor
 
 from nmt.checks import UserError, at_least
 from nmt.training.module import TranslationModule
@@ -79,14 +79,8 @@ class LastCheckpoint(Checkpoint):
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
-        """Says after a second Ctrl-C what is kept and how to resume."""
+        """Gives the signals back."""
         self._signals.restore()
-        if isinstance(exception, KeyboardInterrupt) and trainer.is_global_zero:
-            if self.path.exists():
-                advice = f"ckpt_path={self.path} resumes from the last update saved there."
-            else:
-                advice = f"nothing is saved yet (every {self.every_n_updates} updates)."
-            print(f"\nInterrupted after update {trainer.global_step}: {advice}")
 
     def _save_or_stop(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, *, due: bool
@@ -104,7 +98,9 @@ class LastCheckpoint(Checkpoint):
                         f"\nStopped after update {trainer.global_step}: "
                         f"ckpt_path={self.path} resumes."
                     )
-            raise Stopped(self._signals.exit_status(trainer))
+            # Lightning kills the first rank at once when another ends with an error.
+            number = self._signals.received or signal.SIGTERM
+            raise Stopped(128 + number if trainer.is_global_zero else 0)
 
     def _save(self, trainer: pl.Trainer) -> None:
         self._due = self._between_updates = False
@@ -164,13 +160,6 @@ class StopSignals:
             signal.signal(number, handler)
         self._before = {}
 
-    def exit_status(self, trainer: pl.Trainer) -> int:
-        """Returns 128 + signal, as shells do; 0 for all ranks but the first.
-
-        Lightning kills the first rank at once when another ends with an error.
-        """
-        return 128 + (self.received or signal.SIGTERM) if trainer.is_global_zero else 0
-
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.received is None:
             self.received = signal.Signals(number)
@@ -215,21 +204,13 @@ class Validations(pl.Callback):
         self._updates = trainer.global_step
         budget = trainer.max_steps
         self._due = {round(k * budget / self.number) for k in range(1, self.number + 1)}
-        if not trainer.is_global_zero:
-            return
         updates = int(min(budget, trainer.estimated_stepping_batches))
         warmup = int(pl_module.hparams["scheduler"].get("warmup", 0))
-        if warmup >= updates:
+        if trainer.is_global_zero and (warmup >= updates or updates < budget):
             logger.warning(
-                "scheduler.warmup=%d is as long as the run of %d updates or longer: the learning "
-                "rate rises to %.2g of optimizer.lr only.",
-                *(warmup, updates, updates / warmup),
-            )
-        if updates < budget:
-            logger.warning(
-                "trainer.max_epochs=%s ends the run after %d updates, and the schedule is that of "
-                "trainer.max_steps=%d.",
-                *(trainer.max_epochs, updates, budget),
+                "The run ends after %d updates, before its schedule does: scheduler.warmup=%d, "
+                "trainer.max_steps=%d, trainer.max_epochs=%s.",
+                *(updates, warmup, budget, trainer.max_epochs),
             )
 
     def on_train_batch_end(
@@ -269,47 +250,23 @@ class StopWhenNotFinite(pl.Callback):
         super().__init__()
         at_least("callbacks.finite.in_a_row", in_a_row)
         self.in_a_row = in_a_row
-        self._seen = 0
-        self._streak = 0
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Takes over the count of a resumed run."""
-        self._seen = _skipped(pl_module)
-        self._updates = trainer.global_step
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any
     ) -> None:
-        """Counts, at the end of an update.
+        """Looks at the count of the module.
 
         Raises:
             UserError: Too many updates were skipped.
         """
-        if trainer.global_step == self._updates:
-            return  # within an update
-        self._updates = trainer.global_step
-        skipped = _skipped(pl_module)
-        self._streak = self._streak + 1 if skipped > self._seen else 0
-        self._seen = skipped
-        if self._streak >= self.in_a_row:
+        streak = cast(TranslationModule, pl_module).skipped_in_a_row
+        if streak >= self.in_a_row:
             raise UserError(
-                f"the gradients of {self._streak} updates in a row, {self._updates} the last, were "
+                f"the gradients of {streak} updates in a row, {trainer.global_step} the last, were "
                 "not finite, so training stopped and the checkpoints of the last good update are "
                 "kept: resume from one with a lower optimizer.lr, a longer scheduler.warmup or "
                 "trainer.precision=32-true."
             )
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the length of the streak, for a run that is resumed within it."""
-        return {"streak": self._streak}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resumes within the streak."""
-        self._streak = state_dict["streak"]
-
-
-def _skipped(module: pl.LightningModule) -> int:
-    return cast(TranslationModule, module).skipped_updates
 
 
 class WarnOfZeroBleu(pl.Callback):
@@ -344,50 +301,33 @@ class WarnOfZeroBleu(pl.Callback):
 
 
 class ProgressBar(TQDMProgressBar):
-    """Lightning's bar for a terminal of 80 columns, refreshed about once a second."""
+    """Lightning's bar for a terminal of 80 columns; elsewhere one line for each validation."""
 
     BAR_FORMAT = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{remaining}{postfix}]"
-    _NAMES = {"tokens_per_s": "tok/s", "valid_bleu": "BLEU"}  # noqa: RUF012 not changed
 
     def __init__(self, refresh_rate: int = 10) -> None:
-        super().__init__(refresh_rate=refresh_rate)
+        super().__init__(refresh_rate=refresh_rate if sys.stdout.isatty() else 0)
 
     def on_train_start(self, trainer: pl.Trainer, *args: Any) -> None:
-        """Shows the bar, of a run that resumes within an epoch from where it stopped."""
+        """Shows the bar, which Lightning leaves out for an epoch that is resumed."""
         super().on_train_start(trainer, *args)
-        self.on_train_epoch_start(trainer)  # Lightning leaves it out for an epoch that is resumed
-        done = trainer.fit_loop.epoch_loop.batch_progress.current.ready
-        self.train_progress_bar.initial = done
-        # Lightning counts what is left of the budget from the start of the epoch.
-        left = (trainer.max_steps - trainer.global_step) * trainer.accumulate_grad_batches
-        if done and trainer.max_steps > 0:
-            self.train_progress_bar.total = min(trainer.num_training_batches, done + left)
+        self.on_train_epoch_start(trainer)
 
     def get_metrics(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule
     ) -> dict[str, int | str | float | dict[str, float]]:
-        """Returns what stands behind the bar."""
+        """Returns what stands behind the bar, under short names."""
+        names = {"tokens_per_s": "tok/s", "valid_bleu": "BLEU"}
         metrics = super().get_metrics(trainer, pl_module)
-        metrics.pop("v_num", None)
-        return {self._NAMES.get(name, name): _short(value) for name, value in metrics.items()}
-
-
-class ValidationLines(pl.Callback):
-    """Says one line for each validation; in place of the bar where there is no terminal."""
+        return {names.get(name, name): value for name, value in metrics.items()}
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Prints update, scores and speed; a reader that has gone is no reason to stop."""
-        if trainer.is_global_zero:
-            scores = {k: _short(v) for k, v in trainer.callback_metrics.items()}
-            text = ", ".join(f"{name} {value}" for name, value in scores.items())
+        super().on_validation_end(trainer, pl_module)
+        if self.refresh_rate == 0 and trainer.is_global_zero:
+            scores = [f"{name} {value:.4g}" for name, value in trainer.callback_metrics.items()]
             with suppress(OSError):
-                print(f"update {trainer.global_step} of {trainer.max_steps}: {text}", flush=True)
-
-
-def _short(value: Any) -> Any:
-    """Returns a number in few characters, for a narrow terminal."""
-    if isinstance(value, Tensor):
-        value = value.item()
-    if not isinstance(value, float):
-        return value
-    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
+                print(
+                    f"update {trainer.global_step} of {trainer.max_steps}: {', '.join(scores)}",
+                    flush=True,
+                )

@@ -10,7 +10,7 @@ import hashlib
 import math
 import time
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import pytorch_lightning as pl
 import torch
@@ -27,10 +27,14 @@ from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import Tokenizer
 from nmt.training.resume import follow_the_folder, follow_the_options
 
-Place = tuple[int, int]  # number of the validation set, index in it
-Value = TypeVar("Value")
-
 COUNTERS = ("target_tokens_seen", "skipped_updates", "seconds")
+
+
+class Found(NamedTuple):
+    """What a validation found in one set, by the index of a pair."""
+
+    losses: dict[int, tuple[float, int]]  # of a batch, and its tokens, under its first pair
+    texts: dict[int, str]
 
 
 class TranslationModule(pl.LightningModule):
@@ -76,6 +80,7 @@ class TranslationModule(pl.LightningModule):
         self.validation_search = GreedySearch()
         self.target_tokens_seen = 0
         self.skipped_updates = 0
+        self.skipped_in_a_row = 0  # since this process has started
         self.seconds = 0.0
         self.batch: Batch | None = None  # the newest, to explain a failure
         self.stop_asked = False  # of this process
@@ -129,7 +134,10 @@ class TranslationModule(pl.LightningModule):
         gradients = [p.grad for p in parameters if p.grad is not None]
         torch._foreach_mul_(gradients, scale)
         self._norm = torch.nn.utils.get_total_norm(gradients)
-        if not self._norm.isfinite():
+        self.skipped_in_a_row += 1
+        if self._norm.isfinite():
+            self.skipped_in_a_row = 0
+        else:
             self.skipped_updates += 1
             for parameter in parameters:  # a zero gradient would still let AdamW move the weights
                 parameter.grad = None
@@ -198,17 +206,18 @@ class TranslationModule(pl.LightningModule):
     def on_validation_epoch_start(self) -> None:
         """Forgets the last validation."""
         self._stop_clock(time.monotonic())
-        self._valid_losses: dict[Place, tuple[float, int]] = {}
-        self._valid_texts: dict[Place, str] = {}
+        names = cast(Any, self.trainer).datamodule.valid_splits
+        self._found = {name: Found({}, {}) for name in names}
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Sums the unsmoothed loss and translates; no collective, so shards may be uneven."""
         self.batch = batch
+        losses, texts = list(self._found.values())[dataloader_idx]
         logits = self.model(batch.source, batch.source_mask, batch.target_in)
         loss = summed_cross_entropy(logits, batch.target_out).item()
         indices = batch.index.tolist()
         # Kept under a name of the batch: a rank without one of its own repeats another's.
-        self._valid_losses[dataloader_idx, indices[0]] = (loss, batch.num_target_tokens)
+        losses[indices[0]] = (loss, batch.num_target_tokens)
         found = self.validation_search(
             self.model,
             batch.source,
@@ -216,8 +225,7 @@ class TranslationModule(pl.LightningModule):
             forbidden_ids=self.tokenizer.forbidden_ids,
         )
         for index, hypotheses in zip(indices, found, strict=True):
-            text = self.tokenizer.decode(hypotheses[0].tokens)
-            self._valid_texts[dataloader_idx, index] = text
+            texts[index] = self.tokenizer.decode(hypotheses[0].tokens)
 
     def on_validation_epoch_end(self) -> None:
         """Gathers all ranks' losses and texts once and logs loss, perplexity and BLEU.
@@ -226,37 +234,28 @@ class TranslationModule(pl.LightningModule):
         each set counts alike, as `valid_loss` and `valid_bleu`.
         The sums are exact (`fsum`), so that the number of ranks cannot change the last digit.
         """
-        losses, texts = self._valid_losses, self._valid_texts
+        shares: list[Any] = [self._found]
         if self.trainer.world_size > 1:
-            shares: list[Any] = [None] * self.trainer.world_size
-            torch.distributed.all_gather_object(shares, (losses, texts))
-            losses = {place: loss for part, _ in shares for place, loss in part.items()}
-            texts = {place: text for _, part in shares for place, text in part.items()}
-        names = cast(Any, self.trainer).datamodule.valid_splits
-        loss_of = {name: _mean_loss(_of_set(losses, k)) for k, name in enumerate(names)}
-        bleu_of = {name: self._bleu(name, _of_set(texts, k)) for k, name in enumerate(names)}
-        loss = math.fsum(loss_of.values()) / len(names)
+            shares *= self.trainer.world_size
+            torch.distributed.all_gather_object(shares, self._found)
+        loss_of, bleu_of = {}, {}
+        for name in self._found:
+            losses, texts = Found({}, {})
+            for share in shares:
+                losses |= share[name].losses
+                texts |= share[name].texts
+            tokens = sum(count for _, count in losses.values())
+            loss_of[name] = math.fsum(nll for nll, _ in losses.values()) / max(1, tokens)
+            bleu_of[name] = self._bleu(name, texts)
+        loss = math.fsum(loss_of.values()) / len(loss_of)
         values = {
             "valid_loss": loss,
             "valid_perplexity": math.exp(loss) if loss < 700 else math.inf,
-            "valid_bleu": math.fsum(bleu_of.values()) / len(names),
+            "valid_bleu": math.fsum(bleu_of.values()) / len(bleu_of),
         }
-        if len(names) > 1:
+        if len(loss_of) > 1:
             values |= {f"{name}_loss": value for name, value in loss_of.items()}
             values |= {f"{name}_bleu": value for name, value in bleu_of.items()}
-        self._log_validation(values)
-        self._clock = time.monotonic()  # validation is not training time
-
-    def _bleu(self, split: str, texts: Mapping[int, str]) -> float:
-        references = cast(Any, self.trainer).datamodule.split(split)["target"][:]
-        order = sorted(texts)
-        return bleu(
-            [texts[i] for i in order],
-            [references[i] for i in order],
-            target_lang=self.hparams["target_lang"],
-        )
-
-    def _log_validation(self, values: Mapping[str, float]) -> None:
         for name, value in values.items():
             self.log(
                 name,
@@ -268,6 +267,16 @@ class TranslationModule(pl.LightningModule):
                 reduce_fx="max",  # all ranks have the same value
             )
         self._write_log(values, step=self.trainer.global_step)
+        self._clock = time.monotonic()  # validation is not training time
+
+    def _bleu(self, split: str, texts: Mapping[int, str]) -> float:
+        references = cast(Any, self.trainer).datamodule.split(split)["target"][:]
+        order = sorted(texts)
+        return bleu(
+            [texts[i] for i in order],
+            [references[i] for i in order],
+            target_lang=self.hparams["target_lang"],
+        )
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds the format's version and the run's counters."""
@@ -282,17 +291,6 @@ class TranslationModule(pl.LightningModule):
             setattr(self, name, checkpoint["counters"][name])
         follow_the_folder(checkpoint["callbacks"], self.trainer)
         follow_the_options(checkpoint, self.hparams["optimizer"])
-
-
-def _of_set(values: Mapping[Place, Value], number: int) -> dict[int, Value]:
-    """Returns what belongs to one of the validation sets, by index."""
-    return {index: value for (of, index), value in values.items() if of == number}
-
-
-def _mean_loss(losses: Mapping[int, tuple[float, int]]) -> float:
-    """Returns the loss of a token."""
-    tokens = sum(count for _, count in losses.values())
-    return math.fsum(nll for nll, _ in losses.values()) / max(1, tokens)
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Parameter]:

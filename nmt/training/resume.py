@@ -9,7 +9,7 @@ import csv
 import io
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ import torch
 from lightning_fabric.plugins import TorchCheckpointIO
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import ModelCheckpoint
-from pytorch_lightning.loggers import CSVLogger
+from pytorch_lightning.loggers import Logger
+from pytorch_lightning.utilities import rank_zero_only
 
 from nmt.checks import UserError, dotted
 
@@ -43,66 +44,87 @@ class WholeCheckpointIO(TorchCheckpointIO):
         """
         path = Path(path)
         temporary = path.with_name(f".{path.name}.partial")
+        content = io.BytesIO()  # torch.save would hide why it cannot write to a file
+        torch.save(checkpoint, content)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _write(checkpoint, temporary)
+            with temporary.open("wb") as file:
+                file.write(content.getbuffer())
+                file.flush()
+                os.fsync(file.fileno())  # before the old one goes: the power may fail
             temporary.replace(path)
         except OSError as error:
             temporary.unlink(missing_ok=True)
-            last = path.with_name("last.ckpt")
-            advice = f", then go on with ckpt_path={last}, which is whole" if last.exists() else ""
             raise UserError(
-                f"checkpoint {path} cannot be written ({error.strerror or error}): "
-                f"make room or correct the permissions{advice}."
+                f"checkpoint {path} cannot be written ({error.strerror or error}): make room or "
+                "correct the permissions, then resume with the last.ckpt beside it."
             ) from error
 
 
-def _write(checkpoint: dict[str, Any], path: Path) -> None:
-    """Writes a file and waits until a power failure cannot lose it; only then may it be renamed."""
-    content = io.BytesIO()  # torch.save would hide why it cannot write to a file
-    torch.save(checkpoint, content)
-    with path.open("wb") as file:
-        file.write(content.getbuffer())
-        file.flush()
-        os.fsync(file.fileno())
+class MetricsFile(Logger):
+    """The learning curve as `metrics.csv`; a resumed run continues the file.
 
-
-def checkpoint_to_resume(ckpt_path: str | None, checkpoints: Path) -> Path | None:
-    """Returns the file that `ckpt_path` means, None for a new run.
-
-    Raises:
-        UserError: There is no such file.
+    Args:
+        directory: Where the file goes.
     """
-    if ckpt_path is None:
-        return None
-    path = checkpoints / "last.ckpt" if ckpt_path == "last" else Path(ckpt_path)
-    if not path.is_file():
-        raise UserError(
-            f"ckpt_path={ckpt_path} means {path}, which does not exist or is a directory: give the "
-            "path of a .ckpt."
-        )
-    return path
 
+    def __init__(self, directory: str) -> None:
+        super().__init__()
+        self.path = Path(directory) / "metrics.csv"
+        self._columns: list[str] = []
 
-def continue_csv_log(trainer: pl.Trainer, updates: int) -> None:
-    """Keeps the rows of metrics.csv of so many updates; the logger would delete them all.
+    @property
+    def name(self) -> str:
+        """Lightning asks for it."""
+        return "csv"
 
-    The file as it was stays beside it until training goes on (see `RunRecord`).
-    """
-    if not trainer.is_global_zero:
-        return
-    for csv_logger in _csv_loggers(trainer):
-        log, before = _log_files(csv_logger)
-        if log.exists() and not before.exists():  # else an earlier attempt came no further
-            os.replace(log, before)
-        for row in _read_rows(before):
-            if int(row["step"]) <= updates:
-                csv_logger.log_metrics(row, step=int(row["step"]))
-        csv_logger.save()
+    @property
+    def version(self) -> str:
+        """Lightning asks for it."""
+        return ""
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """Lightning asks for it; `config.yaml` has them."""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Adds a row; the file is written anew when the row has another column."""
+        row = {**metrics, "step": step}
+        if row.keys() <= set(self._columns):
+            with self.path.open("a", encoding="utf-8", newline="") as file:
+                csv.DictWriter(file, self._columns).writerow(row)
+        else:
+            self._write([*self._rows(), row])
+
+    @rank_zero_only
+    def keep(self, updates: int) -> None:
+        """Removes the rows of later updates, which will be made again."""
+        if rows := [row for row in self._rows() if int(row["step"]) <= updates]:
+            self._write(rows)
+        else:
+            self.path.unlink(missing_ok=True)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """Returns the rows so far; one that a crash cut short is left out."""
+        if not self.path.exists():
+            return []
+        whole, _, _ = self.path.read_text(encoding="utf-8").rpartition("\n")
+        return list(csv.DictReader(io.StringIO(whole)))
+
+    def _write(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._columns = sorted({name for row in rows for name in row})
+        temporary = self.path.with_name(".metrics.csv.partial")
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, self._columns)
+            writer.writeheader()
+            writer.writerows(rows)
+        temporary.replace(self.path)
 
 
 class RunRecord(pl.Callback):
-    """Writes `config.yaml` when training begins; a resume that is refused changes no file.
+    """Writes `config.yaml` when training begins, and cuts `metrics.csv` back to the checkpoint.
+
+    A resume that is refused changes no file.
 
     Args:
         config: All options of the run.
@@ -120,47 +142,16 @@ class RunRecord(pl.Callback):
             if self._before is not None and self._before.is_file():
                 _say_what_changed(OmegaConf.load(self._before), self._config)
             OmegaConf.save(self._config, f"{self._config.run_dir}/config.yaml", resolve=True)
-            for _, before in map(_log_files, _csv_loggers(trainer)):
-                before.unlink(missing_ok=True)
-
-    def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
-    ) -> None:
-        """Puts the log back that was to be continued."""
-        if trainer.is_global_zero:
-            for log, before in map(_log_files, _csv_loggers(trainer)):
-                if before.exists():
-                    os.replace(before, log)
+            for log in trainer.loggers:
+                if isinstance(log, MetricsFile):
+                    log.keep(trainer.global_step)
 
 
 def _say_what_changed(before: Any, now: Any) -> None:
-    """Says all but the options of the optimizer, which are in the checkpoint too."""
     old, new = (dotted(OmegaConf.to_container(options, resolve=True)) for options in (before, now))
     for key in sorted(new.keys() | old.keys()):
-        expected = key in ("ckpt_path", "run_dir") or key.startswith("optimizer.")
-        if old.get(key) != new.get(key) and not expected:
+        if old.get(key) != new.get(key) and key not in ("ckpt_path", "run_dir"):
             logger.info("Resuming with %s=%s instead of %s.", key, new.get(key), old.get(key))
-
-
-def _csv_loggers(trainer: pl.Trainer) -> list[CSVLogger]:
-    return [logger for logger in trainer.loggers if isinstance(logger, CSVLogger)]
-
-
-def _log_files(csv_logger: CSVLogger) -> tuple[Path, Path]:
-    """Returns metrics.csv, and where it is kept while another is written."""
-    log = Path(csv_logger.log_dir) / "metrics.csv"
-    return log, log.with_name("metrics.csv.before")
-
-
-def _read_rows(path: Path) -> list[dict[str, Any]]:
-    """Returns the rows without their empty cells; one that a crash cut short is left out."""
-    if not path.exists():
-        return []
-    text = path.read_text(encoding="utf-8")
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        logger.warning("%s: its last row was cut short, and is left out.", path)
-    return [{k: v for k, v in row.items() if v} for row in csv.DictReader(io.StringIO(whole))]
 
 
 def follow_the_folder(states: Mapping[str, Any], trainer: pl.Trainer) -> None:
@@ -189,26 +180,16 @@ def _in(folder: Path, path: str) -> str:
 
 
 def follow_the_options(checkpoint: Mapping[str, Any], optimizer: Mapping[str, Any]) -> None:
-    """Puts the options of the optimizer in place of those in the checkpoint, and says which.
+    """Puts the options of the optimizer in place of those in the checkpoint.
 
     Args:
         checkpoint: As loaded; changed in place. Of its groups of parameters only the first, the
             matrices, has weight decay.
         optimizer: The options of this run, as `conf/optimizer` names them.
-
-    Raises:
-        UserError: It is another kind of optimizer.
     """
     [state], [schedule] = checkpoint["optimizer_states"], checkpoint["lr_schedulers"]
     before = checkpoint["hyper_parameters"]["optimizer"]
-    if before["_target_"] != optimizer["_target_"]:
-        raise UserError(
-            f"optimizer._target_ is {optimizer['_target_']} and that of the checkpoint "
-            f"{before['_target_']}: resume with the optimizer of the run, or start a new one."
-        )
     changed = {key: value for key, value in optimizer.items() if value != before.get(key)}
-    for key, value in changed.items():
-        logger.info("Resuming with optimizer.%s=%s instead of %s.", key, value, before.get(key))
     if "lr" in changed:
         ratio = changed.pop("lr") / before["lr"]
         schedule["base_lrs"] = [rate * ratio for rate in schedule["base_lrs"]]

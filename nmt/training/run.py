@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import logging
-import sys
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,16 @@ import torch
 from hydra.utils import instantiate
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
-from pytorch_lightning.profilers import AdvancedProfiler, SimpleProfiler
-from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 
-from nmt import PAD
-from nmt.checkpoint import check_resumable, load_initial_weights
+from nmt.checkpoint import load_weights_of_run
 from nmt.checks import UserError
 from nmt.data.batch import Batch
 from nmt.data.datamodule import TranslationDataModule
-from nmt.tokenizer import Tokenizer
-from nmt.training.callbacks import LastCheckpoint, ProgressBar, ValidationLines, Validations
+from nmt.training.callbacks import LastCheckpoint, ProgressBar, Validations
 from nmt.training.machine import precision_of_run
 from nmt.training.module import TranslationModule
-from nmt.training.resume import RunRecord, WholeCheckpointIO, checkpoint_to_resume, continue_csv_log
-from nmt.training.run_folder import processes_and_nodes, under_torchrun
+from nmt.training.resume import RunRecord, WholeCheckpointIO
+from nmt.training.run_folder import checkpoint_to_resume, under_torchrun
 
 logger = logging.getLogger(__name__)
 
@@ -50,13 +46,9 @@ def build_module(config: DictConfig, data: TranslationDataModule) -> Translation
     )
 
 
-# What a run sets by itself, and what does it instead of the trainer's option.
-_RESERVED = {
+# Options of Lightning's that do not go together with ours, and what does it instead.
+_INSTEAD = {
     "val_check_interval": "num_validations",
-    "logger": "the group logger",
-    "callbacks": "the group callbacks",
-    "plugins": "nothing; our checkpoints need their own",
-    "default_root_dir": "hydra.run.dir",
     "overfit_batches": "debug=overfit trainer.limit_train_batches=N",
 }
 
@@ -68,9 +60,8 @@ def build_trainer(config: DictConfig) -> pl.Trainer:
         UserError: These options do not go together.
     """
     options = config.trainer
-    for name, instead in _RESERVED.items():
-        if name in options:
-            raise UserError(f"trainer.{name} would be overwritten; use {instead}.")
+    for name in _INSTEAD.keys() & options.keys():
+        raise UserError(f"trainer.{name} would be overwritten; use {_INSTEAD[name]}.")
     options.precision = precision_of_run(config)  # recorded with the run
     fused, clips = config.optimizer.get("fused"), options.gradient_clip_val
     if options.precision == "16-mixed" and fused and clips:
@@ -80,36 +71,27 @@ def build_trainer(config: DictConfig) -> pl.Trainer:
             "trainer.gradient_clip_val=null."
         )
     devices, nodes = options.devices, options.num_nodes
-    if devices == "auto" and under_torchrun():
-        devices, nodes = processes_and_nodes()
-    show_bar = options.get("enable_progress_bar", True)
+    if devices == "auto" and under_torchrun():  # as many as it started
+        devices = int(os.environ["LOCAL_WORLD_SIZE"])
+        nodes = int(os.environ["WORLD_SIZE"]) // devices
+    callbacks = _callbacks(config)
+    Path(config.run_dir).mkdir(parents=True, exist_ok=True)
     trainer: pl.Trainer = instantiate(
         options,
         devices=devices,
         num_nodes=nodes,
-        callbacks=_callbacks(config, bar=show_bar and sys.stdout.isatty(), lines=show_bar),
-        enable_progress_bar=show_bar and sys.stdout.isatty(),
+        callbacks=callbacks,
+        enable_progress_bar=any(isinstance(callback, ProgressBar) for callback in callbacks),
         logger=instantiate(config.logger) if config.get("logger") else False,
         val_check_interval=1,  # `Validations` sets it
         default_root_dir=config.run_dir,
         plugins=[WholeCheckpointIO()],
-        profiler=_profiler(options.profiler, config.run_dir),
     )
-    if isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
-        raise UserError(
-            f"trainer.strategy={options.strategy} starts processes that cannot be resumed or "
-            "stopped cleanly; use trainer.strategy=ddp."
-        )
     return trainer
 
 
-def _callbacks(config: DictConfig, *, bar: bool, lines: bool) -> list[pl.Callback]:
+def _callbacks(config: DictConfig) -> list[pl.Callback]:
     callbacks = [instantiate(callback) for callback in config.callbacks.values() if callback]
-    if not bar:
-        bars = [callback for callback in callbacks if isinstance(callback, ProgressBar)]
-        callbacks = [callback for callback in callbacks if callback not in bars]
-        if bars and lines:
-            callbacks.append(ValidationLines())
     for callback in callbacks:
         monitor, mode = getattr(callback, "monitor", None), getattr(callback, "mode", None)
         better = "max" if str(monitor).endswith("_bleu") else "min"
@@ -121,12 +103,6 @@ def _callbacks(config: DictConfig, *, bar: bool, lines: bool) -> list[pl.Callbac
     return [Validations(config.num_validations), *callbacks]
 
 
-def _profiler(chosen: Any, run_dir: str) -> Any:
-    """Returns Lightning's profiler by name with its report in the run folder."""
-    named = {"simple": SimpleProfiler, "advanced": AdvancedProfiler}
-    return named[chosen](dirpath=run_dir, filename="profile") if chosen in named else chosen
-
-
 def fit(
     config: DictConfig, data: TranslationDataModule, module: TranslationModule, trainer: pl.Trainer
 ) -> Path:
@@ -135,35 +111,15 @@ def fit(
     A new run begins with the weights of `config.init_from`, if that is given.
 
     Raises:
-        UserError: There is no checkpoint to continue from, no batch to make an update of, or too
-            little memory on the GPU.
+        UserError: There is no checkpoint to continue from, or the GPU has too little memory.
     """
     checkpoints = Path(config.run_dir) / "checkpoints"
-    resume_from = checkpoint_to_resume(config.ckpt_path, checkpoints)
+    resume_from = checkpoint_to_resume(config.ckpt_path, config.run_dir)
     trainer.callbacks.insert(0, RunRecord(config, resume_from))  # type: ignore[attr-defined]
-    if resume_from is not None:
-        updates = check_resumable(
-            resume_from,
-            model=module.model,
-            options=module.hparams["model"],
-            tokenizer=module.tokenizer.model,
-            languages=(config.data.source_lang, config.data.target_lang),
-        )
-        if updates > trainer.max_steps > 0:
-            raise UserError(
-                f"{resume_from} has made {updates} updates and trainer.max_steps is "
-                f"{trainer.max_steps}: give as many or more."
-            )
-        continue_csv_log(trainer, updates)
-    elif config.init_from is not None:
-        load_initial_weights(
-            config.init_from,
-            model=module.model,
-            options=module.hparams["model"],
-            tokenizer=module.tokenizer.model,
-            lowercase=config.data.lowercase,
-        )
-        logger.info("Starting from the weights of %s.", config.init_from)
+    if begin_with := resume_from or config.init_from:
+        resume = resume_from is not None
+        load_weights_of_run(begin_with, module.model, module.hparams, resume=resume)
+        logger.info("Starting from %s.", begin_with)
     freeze(module.model, config.freeze)
     if config.compile:
         if trainer.strategy.root_device.type == "cpu":
@@ -178,13 +134,7 @@ def fit(
         raise UserError(str(error)) from error
     except torch.OutOfMemoryError as error:
         validating = not module.training  # the trainer has forgotten it by now
-        raise UserError(
-            out_of_memory(module.batch, module.tokenizer, validating=validating)
-        ) from error
-    if module.target_tokens_seen == 0:
-        raise UserError(
-            f"the run made 0 updates in {trainer.current_epoch} epochs: give it training data."
-        )
+        raise UserError(_out_of_memory(module.batch, validating=validating)) from error
     reason = getattr(trainer.early_stopping_callback, "stopping_reason_message", None)
     if reason and trainer.global_step < trainer.max_steps:
         logger.info(
@@ -202,7 +152,7 @@ def freeze(model: torch.nn.Module, patterns: Sequence[str] | str | None) -> None
     """Keeps the weights whose names match a pattern, or one of several, as they are.
 
     Raises:
-        UserError: A pattern matches no weight, or all weights are matched.
+        UserError: A pattern matches no weight.
     """
     patterns = [patterns] if isinstance(patterns, str) else patterns or []
     weights = dict(model.named_parameters())
@@ -217,35 +167,20 @@ def freeze(model: torch.nn.Module, patterns: Sequence[str] | str | None) -> None
         for name in matched:
             weights[name].requires_grad_(False)
     frozen = sum(weight.numel() for weight in weights.values() if not weight.requires_grad)
-    total = sum(weight.numel() for weight in weights.values())
-    if frozen == total:
-        raise UserError(f"freeze={list(patterns)} leaves nothing to train: freeze less.")
     if frozen:
+        total = sum(weight.numel() for weight in weights.values())
         logger.info("Frozen: %s of %s parameters.", f"{frozen:,}", f"{total:,}")
 
 
-_SHOWN = 60  # characters of a sentence
-
-
-def out_of_memory(batch: Batch | None, tokenizer: Tokenizer, *, validating: bool) -> str:
-    """Returns one sentence that names the batch, its longest pair and the option to lower.
-
-    Args:
-        batch: The newest one; None before the first.
-        tokenizer: Of its ids.
-        validating: Whether it is one of validation.
-    """
+def _out_of_memory(batch: Batch | None, *, validating: bool) -> str:
+    """Returns one sentence that names the newest batch and the option to lower."""
     if batch is None:
         return "the GPU's memory is too small for this model: lower model.width or use another GPU."
-    option = "data.eval_token_budget" if validating else "data.token_budget"
-    more = "" if validating else " (and raise trainer.accumulate_grad_batches as much)"
-    source, target = batch.source.cpu(), batch.target_out.cpu()
-    lengths = (source != PAD).sum(1), (target != PAD).sum(1)
-    longest = int((lengths[0] + lengths[1]).argmax())
-    texts = [tokenizer.decode(side[longest].tolist())[:_SHOWN] for side in (source, target)]
-    kind = "validation" if validating else "training"
+    kind, advice = "training", "data.token_budget and raise trainer.accumulate_grad_batches as much"
+    if validating:
+        kind, advice = "validation", "data.eval_token_budget"
     return (
         f"the GPU's memory is too small for a {kind} batch of {len(batch)} pairs, "
-        f"{source.shape[1]} source and {target.shape[1]} target tokens long (the longest pair, "
-        f"number {int(batch.index[longest])}: {texts[0]!r} = {texts[1]!r}): lower {option}{more}."
+        f"{batch.source.shape[1]} source and {batch.target_out.shape[1]} target tokens long: "
+        f"lower {advice}."
     )

@@ -35,62 +35,50 @@ def run_directory(ckpt_path: str | None, data: str, model: str, time: str) -> st
         time: What names a new run.
 
     Raises:
-        UserError: There is no such checkpoint.
+        UserError: There is no last checkpoint.
     """
     runs = OUTPUTS / f"{data}-{model}"
-    if ckpt_path is None:
-        return _new(runs, time)
     if ckpt_path == "last":
         found = sorted(runs.glob("*/checkpoints/last.ckpt"), key=lambda path: path.stat().st_mtime)
         if not found:
             raise UserError(
                 f"ckpt_path=last: there is no last.ckpt below {runs}; train first, or give a path."
             )
-        newest = found[-1].parents[1]
-        started_last = max(path.parents[1] for path in found)  # a folder's name is its time
-        if newest != started_last and newest.name[:1].isdigit() and started_last.name[:1].isdigit():
-            raise UserError(
-                f"ckpt_path=last: {started_last} was started last, but last.ckpt of {newest} is "
-                "newer, as in a copy: give the path of one."
-            )
-        return str(newest)
-    checkpoint = Path(ckpt_path)
-    if not checkpoint.is_file():
-        fault = "is a directory" if checkpoint.is_dir() else "does not exist"
-        raise UserError(f"ckpt_path={ckpt_path} {fault}: give the path of a .ckpt file.")
-    if checkpoint.parent.name == "checkpoints":
-        return str(checkpoint.parents[1])
+        return str(found[-1].parents[1])
+    if ckpt_path is not None and Path(ckpt_path).parent.name == "checkpoints":
+        return str(Path(ckpt_path).parents[1])
     return _new(runs, time)
 
 
-def make_run_folder(run_dir: str) -> str:
-    """Makes a run's folder where there is none; returns its path without symbolic links.
-
-    Lightning follows the links of its paths, and what lies in the folder is named relative to it.
+def checkpoint_to_resume(ckpt_path: str | None, run_dir: str) -> Path | None:
+    """Returns the file that `ckpt_path` means, None for a new run.
 
     Raises:
-        OSError: It cannot be made.
+        UserError: There is no such file.
     """
-    Path(run_dir).mkdir(parents=True, exist_ok=True)
-    return str(Path(run_dir).resolve())
+    if ckpt_path is None:
+        return None
+    path = Path(run_dir, "checkpoints", "last.ckpt") if ckpt_path == "last" else Path(ckpt_path)
+    if not path.is_file():
+        fault = "is a directory" if path.is_dir() else "does not exist"
+        raise UserError(f"ckpt_path={ckpt_path}: {path} {fault}; give the path of a .ckpt file.")
+    return path
 
 
 @contextmanager
-def sole_use(run_dir: str, ckpt_path: str | None, *, leader: bool) -> Iterator[None]:
+def sole_use(run_dir: str, resume_from: Path | None, *, leader: bool) -> Iterator[None]:
     """Keeps a run's folder for one run: no other one is in it, and none comes meanwhile.
 
     Args:
         run_dir: The folder.
-        ckpt_path: What the run resumes from; its own checkpoints may be there.
+        resume_from: The checkpoint of the run, if it is resumed; it may lie there.
         leader: Whether this is the first process of the run; it holds the lock.
 
     Raises:
         UserError: The folder holds another run, or one that is being made.
     """
     checkpoints = Path(run_dir) / "checkpoints"
-    own = ckpt_path is not None and (
-        ckpt_path == "last" or Path(ckpt_path).resolve().parent == checkpoints.resolve()
-    )
+    own = resume_from is not None and resume_from.resolve().parent == checkpoints.resolve()
     if not own and (any(checkpoints.glob("*.ckpt")) or (Path(run_dir) / "metrics.json").exists()):
         raise UserError(
             f"{run_dir} holds a run already: give another hydra.run.dir, or resume that run with "
@@ -119,26 +107,16 @@ def data_of_run(run_dir: Path) -> TranslationDataModule:
     """
     from nmt.checkpoint import build  # only here, as torch below
 
-    path = run_dir / "config.yaml"
-    options: Any = OmegaConf.to_container(OmegaConf.load(path))  # resolved by train.py
-    try:
-        data: TranslationDataModule = build(
-            options.get("data") or {}, allowed=("nmt.data.datamodule.",)
-        )
-    except UserError as error:
-        raise UserError(f"{path}: data: {error}") from error
+    options: Any = OmegaConf.to_container(OmegaConf.load(run_dir / "config.yaml"))  # resolved
+    data: TranslationDataModule = build(
+        options.get("data") or {}, allowed=("nmt.data.datamodule.",)
+    )
     return data
 
 
 def under_torchrun() -> bool:
     """Returns whether torchrun started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ
-
-
-def processes_and_nodes() -> tuple[int, int]:
-    """Returns how many processes torchrun started on each node, and on how many nodes."""
-    each = int(os.environ["LOCAL_WORLD_SIZE"])
-    return each, int(os.environ["WORLD_SIZE"]) // each
 
 
 def _new(runs: Path, time: str) -> str:
@@ -173,14 +151,13 @@ def _of_the_first(folder: Path) -> str:
 
 def _unused(directory: Path) -> Path:
     """Makes `directory`, numbered when another run took it in the same second, and returns it."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
     number, candidate = 1, directory
     while True:
         try:
-            candidate.mkdir(parents=True)
+            candidate.mkdir()
         except FileExistsError:
             number += 1
             candidate = directory.with_name(f"{directory.name}_{number}")
-        except OSError:
-            return candidate  # which `make_run_folder` will complain of
         else:
             return candidate

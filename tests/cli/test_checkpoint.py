@@ -10,7 +10,13 @@ import pytorch_lightning as pl
 import torch
 from models_for_tests import MODEL_NAMES, OPTIONS, TARGETS, tiny_model
 
-from nmt.checkpoint import FORMAT_VERSION, HYPER_PARAMETERS, build, check_resumable, load_checkpoint
+from nmt.checkpoint import (
+    FORMAT_VERSION,
+    HYPER_PARAMETERS,
+    build,
+    load_checkpoint,
+    load_weights_of_run,
+)
 from nmt.data.preparation import train_tokenizer
 from nmt.decoding.beam import BeamSearch
 from nmt.tokenizer import Tokenizer
@@ -68,7 +74,6 @@ def refusal(path, content=None):
 
 @pytest.mark.parametrize("name", MODEL_NAMES)
 def test_what_lightning_writes_is_loaded_without_any_other_file(tokenizer_bytes, path, name):
-
     module = TranslationModule(**hyper_parameters(tokenizer_bytes, name))
     trainer = pl.Trainer(accelerator="cpu", devices=1, logger=False, enable_checkpointing=False)
     module.trainer = trainer
@@ -117,8 +122,6 @@ def test_a_file_that_is_cut_short_is_refused(content, path, share):
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
     assert "cut short" in refusal(path)
-    torch.save(content, path.with_name("other.ckpt"))
-    assert f"or use {path.with_name('other.ckpt')}" in refusal(path)
 
 
 def test_a_checkpoint_with_changed_bytes_is_refused(content, path):
@@ -133,21 +136,10 @@ def test_a_checkpoint_with_changed_bytes_is_refused(content, path):
 def test_what_is_no_checkpoint_is_refused(path, tmp_path):
     assert "does not exist" in refusal(path)
     assert "is a directory: give the path of a .ckpt file." in refusal(tmp_path)
-    best = tmp_path / "checkpoints" / "best.ckpt"
-    best.parent.mkdir()
-    best.touch()
-    assert f"is a directory: give {best}." in refusal(tmp_path)
     path.write_text("Ein Hund rennt.\n" * 100, encoding="utf-8")
     assert "no checkpoint" in refusal(path)
     assert "holds a list" in refusal(path, [1, 2])
-    assert "lacks the entry 'format_version', 'global_step'" in refusal(
-        path, {"weights": torch.zeros(3)}
-    )
-
-
-def test_another_format_is_refused(content, path):
-    content["format_version"] = FORMAT_VERSION + 1
-    assert f"format_version {FORMAT_VERSION + 1}" in refusal(path, content)
+    assert "lacks 'format_version', lacks 'global_step'" in refusal(path, {"weights": {}})
 
 
 @pytest.mark.parametrize(
@@ -155,48 +147,31 @@ def test_another_format_is_refused(content, path):
     [
         ({"format_version": 2}, "has format_version 2"),
         ({"state_dict": []}, "holds a list as 'state_dict'"),
-        ({"hyper_parameters": {}}, "lacks the hyper-parameter"),
+        ({"hyper_parameters": {}}, "lacks 'model'"),
         ({}, "has no optimizer to resume with"),
     ],
 )
-def test_training_does_not_go_on_from_what_could_not_be_loaded(
-    content, path, tokenizer_bytes, change, message
-):
+def test_training_does_not_go_on_from_what_could_not_be_loaded(content, path, change, message):
     states = {"optimizer_states": []} if change else {}
     torch.save(content | states | change, path)
     with pytest.raises(ValueError, match=message):
-        check_resumable(
-            path,
-            model=tiny_model("rnn"),
-            options={},
-            tokenizer=tokenizer_bytes,
-            languages=("en", "de"),
-        )
+        load_weights_of_run(path, tiny_model("rnn"), content["hyper_parameters"], resume=True)
 
 
-def test_a_renamed_weight_is_named(content, path):
+def test_a_weight_that_does_not_fit_is_named(content, path):
     weights = content["state_dict"]
-    first = sorted(weights)[0]
+    first, second = sorted(weights)[:2]
     weights["model.renamed"] = weights.pop(first)
+    weights[second] = torch.zeros(2, 3, 5)
     message = refusal(path, content)
-    assert f"lacks the weight {first!r}" in message
-    assert "unexpected weight 'model.renamed'" in message
-
-
-def test_a_weight_of_another_shape_is_named(content, path):
-    name = sorted(content["state_dict"])[0]
-    content["state_dict"][name] = torch.zeros(2, 3, 5)
-    message = refusal(path, content)
-    assert name.removeprefix("model.") in message
+    for named in (first.removeprefix("model."), "renamed", second.removeprefix("model.")):
+        assert named in message
     assert "[2, 3, 5]" in message
 
 
-@pytest.mark.parametrize("name", sorted({*HYPER_PARAMETERS} - {"lowercase"}))
-def test_a_renamed_hyper_parameter_is_named(content, path, name):
-    content["hyper_parameters"]["renamed"] = content["hyper_parameters"].pop(name)
-    message = refusal(path, content)
-    assert f"lacks the hyper-parameter {name!r}" in message
-    assert "unexpected hyper-parameter 'renamed'" in message
+def test_a_renamed_hyper_parameter_is_named(content, path):
+    content["hyper_parameters"]["renamed"] = content["hyper_parameters"].pop("seed")
+    assert "has the unexpected 'renamed', lacks 'seed'" in refusal(path, content)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +188,8 @@ def test_a_renamed_hyper_parameter_is_named(content, path, name):
 def test_an_entry_of_another_type_is_named(content, path, entry, name, value):
     (content if entry is None else content[entry])[name] = value
     message = refusal(path, content)
-    assert f"holds a {type(value).__name__} as {name!r}" in message
+    assert type(value).__name__ in message
+    assert name.removeprefix("model.") in message
 
 
 def test_a_file_from_before_lowercase_was_stored_translates_text_as_it_is(content, path):
@@ -229,8 +205,8 @@ def test_a_file_from_before_lowercase_was_stored_translates_text_as_it_is(conten
     [
         ("model", "os.system"),
         ("model", "nmt.training.schedules.Cosine"),
-        ("model", "nmt.models.transformer.F.linear"),
         ("model", "nmt.models.transformer.torch"),
+        ("model", "nmt.models.transformer.Tensor"),
         ("model", "nmt.decoding.beam.BeamSearch"),
         ("model", "nmt.models.missing.Model"),
         ("decoding", "builtins.eval"),
@@ -242,11 +218,6 @@ def test_a_target_outside_its_package_is_refused(content, path, group, target):
     content["hyper_parameters"][group]["_target_"] = target
     message = refusal(path, content)
     assert f"_target_ {target!r}" in message
-
-
-def test_a_target_must_be_defined_where_it_is_allowed():
-    with pytest.raises(ValueError, match="is not allowed"):
-        build({"_target_": "nmt.models.transformer.Tensor"})
 
 
 def test_build_names_an_argument_that_does_not_exist():
@@ -261,7 +232,6 @@ def test_a_device_that_is_not_there_is_refused(content, path):
 
 
 def test_loading_needs_no_training_framework():
-
     code = (
         "import sys, nmt.checkpoint\n"
         "heavy = {'pytorch_lightning', 'hydra', 'omegaconf', 'datasets'} & set(sys.modules)\n"

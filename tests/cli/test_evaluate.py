@@ -94,7 +94,7 @@ def test_evaluate_takes_several_references_and_counts_what_the_limit_ended(best,
     assert found["ter"] > 0
     assert "2 of 2 translations of files ended at the length limit" in caplog.text
     (tmp_path / "b.de").write_text("eins\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"b\.de has 1 lines and .*a\.en has 2"):
+    with pytest.raises(ValueError, match=r"a\.en has 2 lines but .*b\.de has 1"):
         evaluate(f"checkpoint={best}", *files, "device=cpu")
 
 

@@ -84,7 +84,6 @@ def test_every_experiment_makes_an_update(name, tmp_path):
         "trainer.log_every_n_steps=1",
         "num_validations=1",
         "~callbacks.progress",
-        "+trainer.enable_progress_bar=false",
         "data.num_workers=0",
     )
     check_config(config)

@@ -60,8 +60,8 @@ def test_only_the_times_of_a_run_may_differ(write_run):
     first = write_run("a")
     assert not any(differences(first, write_run("b", seconds=4.0)).values())
     changes = {
-        "weight": (1e-30, "last.ckpt: weights", "state_dict.w"),
-        "score": (7, "best.ckpt: scores", "callbacks.best.score"),  # an int
+        "weight": (1e-30, "last.ckpt: state_dict", "w"),
+        "score": (7, "best.ckpt: callbacks", "best.score"),  # an int
         "loss": ("0.250", "metrics.csv", "0.loss"),
         "text": ("eine", "translations", "test.jsonl"),
     }

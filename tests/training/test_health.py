@@ -8,9 +8,6 @@ import pytorch_lightning as pl
 import torch
 from number_words import corpus_options, make_run, model_options, trainer_options
 
-from nmt.data.batch import collate
-from nmt.training.run import out_of_memory
-
 
 class Spoil(pl.Callback):
     """Makes a gradient of these updates (counted from 0) infinite."""
@@ -70,13 +67,6 @@ def test_too_many_skipped_updates_in_a_row_end_the_run(build):
         assert torch.equal(last["state_dict"][name], weight)
 
 
-def test_a_row_of_skipped_updates_goes_on_after_a_resume(build):
-    options = ("callbacks.finite.in_a_row=3", "callbacks.last.every_n_updates=1")
-    build(*options, callbacks=(Spoil({1, 2}),), max_steps=3).fit()
-    with pytest.raises(ValueError, match="3 updates in a row, 4 the last"):
-        build(*options, "ckpt_path=last", callbacks=(Spoil({3}),), max_steps=9).fit()
-
-
 @pytest.mark.parametrize(("score", "warned"), [(0.04, [6]), (0.3, [])])
 def test_a_bleu_of_zero_after_a_third_of_the_budget_is_warned_of_once(build, caplog, score, warned):
     class Scores(pl.Callback):
@@ -99,18 +89,3 @@ def test_too_little_memory_names_the_batch_and_the_option(build, stage, option):
     with pytest.raises(ValueError, match=rf"\A[^\n]*{stage} batch of \d+ pairs.*\.\Z") as error:
         run.fit()
     assert f"lower {option}" in str(error.value).replace("data.eval", "eval")
-
-
-def test_the_pair_named_is_the_longest_of_the_batch(build):
-    tokenizer = build().data.tokenizer
-    ids = [tokenizer.encode(text) for text in ("one two", "one two three four", "eins", "vier")]
-    batch = collate(
-        [
-            {"index": 11, "source_ids": ids[0], "target_ids": ids[2]},
-            {"index": 17, "source_ids": ids[1], "target_ids": ids[3]},
-        ]
-    )
-    text = out_of_memory(batch, tokenizer, validating=False)
-    assert "2 pairs, 5 source and 2 target tokens long" in text
-    assert "number 17: 'one two three four' = 'vier'" in text
-    assert "model.width" in out_of_memory(None, tokenizer, validating=False)

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from models_for_tests import MODEL_NAMES
 from number_words import (
-    WORDS,
     compose,
     corpus_options,
     make_run,
@@ -191,7 +190,7 @@ def test_the_last_micro_batches_of_an_epoch_make_an_update(options, caplog):
     assert [row["step"] for row in run.log if row["loss"]] == ["1", "2", "3"]
     assert best == run.checkpoints / "best.ckpt"
     assert load_checkpoint(best).updates == 3
-    assert "ends the run after 3 updates" in caplog.text
+    assert "The run ends after 3 updates" in caplog.text
 
 
 def test_a_run_validates_as_often_as_asked_and_at_its_end(options, caplog):
@@ -199,7 +198,7 @@ def test_a_run_validates_as_often_as_asked_and_at_its_end(options, caplog):
     with caplog.at_level(logging.WARNING):
         run.fit()
     assert [row["step"] for row in run.log if row["valid_bleu"]] == ["2", "5", "8", "10"]
-    assert "scheduler.warmup=20 is as long as the run" in caplog.text
+    assert "before its schedule does: scheduler.warmup=20" in caplog.text
 
 
 def test_overfitting_sees_the_same_batches_in_each_epoch(options):
@@ -219,11 +218,10 @@ def test_overfitting_sees_the_same_batches_in_each_epoch(options):
     [
         ("val_check_interval", 1, "num_validations"),
         ("overfit_batches", 2, "debug=overfit"),
-        ("strategy", "ddp_spawn", "strategy=ddp"),
     ],
 )
 def test_trainer_options_that_could_not_be_obeyed_are_refused(options, option, value, instead):
-    config = compose(*options(), "trainer.devices=2")
+    config = compose(*options())
     OmegaConf.update(config, f"trainer.{option}", value, force_add=True)
     with pytest.raises(UserError, match=instead):
         build_trainer(config)
@@ -235,13 +233,6 @@ def test_every_target_token_is_counted_once_an_epoch(options):
     tokens = sum(run.data._pairs("train").target_lengths)
     assert run.module.target_tokens_seen == 2 * tokens
     assert run.module.seconds > 0
-
-
-def test_a_run_that_makes_no_update_is_refused(options):
-    run = make_run(*options())
-    run.data.train_dataloader = lambda: DataLoader([], batch_size=None)
-    with pytest.warns(UserWarning, match="is zero"), pytest.raises(ValueError, match="0 updates"):
-        run.fit()
 
 
 # --- Validation ---------------------------------------------------------------------------
@@ -334,13 +325,6 @@ def test_the_first_of_the_best_checkpoints_is_kept_and_nan_never_wins(options):
     assert sorted(path.name for path in run.checkpoints.iterdir()) == ["best.ckpt", "last.ckpt"]
 
 
-def test_a_first_nan_gives_way_to_any_number(options):
-    run = make_run(
-        *options("num_validations=3", max_steps=3), callbacks=(Scripted(math.nan, 0.0, 0.0),)
-    )
-    assert load_checkpoint(run.fit()).updates == 2
-
-
 def test_early_stopping_keeps_the_update_it_stopped_at_and_says_why(options, caplog):
     run = make_run(
         *options("callbacks=early_stopping", "num_validations=9", max_steps=9),
@@ -376,12 +360,6 @@ def test_saved_options_are_plain_and_resolved(options):
     for value in leaves(hyper_parameters):
         assert type(value) in (str, bytes, int, float, bool, type(None))
         assert not isinstance(value, str) or "${" not in value
-
-
-def test_words_of_the_tiny_corpus_stay_one_piece_each(options):
-    run = make_run(*options())
-    for word in [*WORDS, *WORDS.values()]:
-        assert run.data.tokenizer.decode(run.data.tokenizer.encode(word)) == word
 
 
 @pytest.mark.parametrize("name", MODEL_NAMES)
