@@ -42,8 +42,9 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     Masked entries get exactly 0 beside a real one. The mask is bool, or numbers to add (see
     `add_mask`), or None.
     """
-    added = mask is not None and mask.is_floating_point()
-    return (scores + mask if added else add_mask(scores, mask)).softmax(-1)
+    if mask is not None and mask.is_floating_point():
+        return (scores + mask).softmax(-1)
+    return add_mask(scores, mask).softmax(-1)
 
 
 def additive_attention(query: Tensor, keys: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:

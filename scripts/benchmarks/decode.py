@@ -8,6 +8,7 @@ second of one thread: the wall time of an idle machine.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import statistics
 import tempfile
@@ -15,9 +16,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
+from unittest import mock
 
 import torch
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from torch import Tensor
 
@@ -32,13 +33,13 @@ from nmt.export.conversion import to_ctranslate2
 from nmt.models.encoder_decoder import EncoderDecoder, State
 from scripts.benchmarks.timing import interleaved_rates, numbers
 
-NUM_HEADS = 8
 KV_HEADS = (8, 2, 1)
 CAPTION_LENGTHS = (8, 20)  # tokens of a source without EOS
 BEAM_SIZE = 5
 BEAM_TOKENS = 30
 CACHE_TOKENS = 20
-PARTS = ("encode", "step", "reorder")  # of a search; the rest is bookkeeping
+# Where the verbs of a model and its state spend time; the rest is bookkeeping.
+PARTS = {"start": "encode", "step": "step", "select": "reorder", "reorder": "reorder"}
 Batch = tuple[Tensor, Tensor | None]  # source (B, S) and its mask
 
 
@@ -92,21 +93,19 @@ def _cache(length: int, batch: Batch, arguments: argparse.Namespace) -> dict[str
 
 def _grouped_query(batch: Batch, arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Compares numbers of key and value heads: size of the cache and greedy search."""
-    models = {
-        f"{NUM_HEADS}/{heads}": transformer(arguments, num_kv_heads=heads) for heads in KV_HEADS
-    }
+    models = {f"8/{heads}": transformer(arguments, num_kv_heads=heads) for heads in KV_HEADS}
     search = GreedySearch(min_length=CACHE_TOKENS, max_length=CACHE_TOKENS)
-    rates = _rates(search, models, batch, arguments)
     figures = {}
-    for name, model in models.items():
-        ratio, kib = rates[name] / rates[f"{NUM_HEADS}/{NUM_HEADS}"], cache_kib(model, CACHE_TOKENS)
+    rates = _rates(search, models, batch, arguments)
+    for name, rate in rates.items():
+        ratio, kib = rate / rates["8/8"], cache_kib(models[name], CACHE_TOKENS)
         figures[name] = {
-            "sentences_per_second": rates[name],
+            "sentences_per_second": rate,
             "ratio": ratio,
             "cache_kib_per_sentence": kib,
         }
         print(
-            f"{name} heads, {CACHE_TOKENS} tokens, greedy: {rates[name]:8.1f}, ratio {ratio:.2f}, "
+            f"{name} heads, {CACHE_TOKENS} tokens, greedy: {rate:8.1f}, ratio {ratio:.2f}, "
             f"cache {kib:.1f} KiB a sentence",
             flush=True,
         )
@@ -117,23 +116,24 @@ def _beam(
     sources: Sequence[list[int]], batch: Batch, arguments: argparse.Namespace
 ) -> dict[str, dict[str, Any]]:
     """Measures beam search with all models, and with the exported one where that is possible."""
-    models: dict[str, EncoderDecoder] = {
-        f"transformer {NUM_HEADS}/{heads}": transformer(arguments, num_kv_heads=heads)
-        for heads in KV_HEADS[:2]
+    width = arguments.width
+    recurrent = {"encoder_hidden": width, "decoder_hidden": 2 * width}
+    models = {
+        "transformer 8/8": transformer(arguments, num_kv_heads=8),
+        "transformer 8/2": transformer(arguments, num_kv_heads=2),
+        "bahdanau": _model("bahdanau", arguments, **recurrent, attention_dim=width),
+        "rnn": _model("rnn", arguments, **recurrent),
     }
     search = BeamSearch(beam_size=BEAM_SIZE, min_length=BEAM_TOKENS, max_length=BEAM_TOKENS)
-    exported = exported_search(models[f"transformer {NUM_HEADS}/2"], sources, search, arguments)
-    others = {f"transformer {NUM_HEADS}/2 in CTranslate2": exported} if exported else {}
-    models["bahdanau"] = recurrent("bahdanau", arguments, attention_dim=arguments.width)
-    models["rnn"] = recurrent("rnn", arguments)
+    exported = exported_search(models["transformer 8/2"], sources, search, arguments)
+    others = {"transformer 8/2 in CTranslate2": exported} if exported else {}
     figures: dict[str, dict[str, Any]] = {}
     for name, rate in _rates(search, models, batch, arguments, others).items():
         figures[name] = {"sentences_per_second": rate}
         line = f"{name}, {BEAM_TOKENS} tokens, beam {BEAM_SIZE}: {rate:8.1f}"
         if name in models:
-            shares = shares_of(
-                models[name], lambda model: search(model, *batch), rounds=arguments.rounds
-            )
+            model = models[name]
+            shares = shares_of(model, lambda m=model: search(m, *batch), rounds=arguments.rounds)
             figures[name]["shares"] = shares
             line += "".join(f", {part} {share:.0%}" for part, share in shares.items())
         print(line, flush=True)
@@ -145,24 +145,21 @@ def _rates(
     models: Mapping[str, EncoderDecoder],
     batch: Batch,
     arguments: argparse.Namespace,
-    exported: Mapping[str, Callable[[], int]] | None = None,
+    others: Mapping[str, Callable[[], int]] | None = None,
 ) -> dict[str, float]:
-    """Returns sentences a second of one search with each model, and of the exported one."""
-
-    def searching(model: EncoderDecoder) -> Callable[[], int]:
-        return lambda: len(search(model, *batch))
-
-    sides = {name: searching(model) for name, model in models.items()}
-    sides |= exported or {}
-    return interleaved_rates(sides, seconds=arguments.seconds, rounds=arguments.rounds)
+    """Returns sentences a second of one search with each model, and of the others."""
+    sides = {name: lambda m=model: len(search(m, *batch)) for name, model in models.items()}
+    return interleaved_rates(
+        sides | dict(others or {}), seconds=arguments.seconds, rounds=arguments.rounds
+    )
 
 
 def transformer(arguments: argparse.Namespace, *, num_kv_heads: int) -> EncoderDecoder:
-    """Returns a new Transformer."""
-    return _new(
+    """Returns a new Transformer of 8 heads."""
+    return _model(
         "transformer",
         arguments,
-        num_heads=NUM_HEADS,
+        num_heads=8,
         num_kv_heads=num_kv_heads,
         feed_forward=4 * arguments.width,
         encoder_layers=arguments.layers,
@@ -170,18 +167,10 @@ def transformer(arguments: argparse.Namespace, *, num_kv_heads: int) -> EncoderD
     )
 
 
-def recurrent(name: str, arguments: argparse.Namespace, **options: int) -> EncoderDecoder:
-    """Returns a new recurrent model."""
-    width = arguments.width
-    return _new(name, arguments, encoder_hidden=width, decoder_hidden=2 * width, **options)
-
-
-def _new(name: str, arguments: argparse.Namespace, **sizes: int) -> EncoderDecoder:
+def _model(name: str, arguments: argparse.Namespace, **sizes: int) -> EncoderDecoder:
     """Builds a model of `conf/model` with other sizes."""
-    changes = {"width": arguments.width, **sizes}.items()
-    overrides = [f"model={name}", *(f"model.{key}={value}" for key, value in changes)]
-    with initialize_config_dir(str(config_directory()), version_base="1.3"):
-        options: Any = OmegaConf.to_container(compose("train", overrides).model, resolve=True)
+    options: Any = OmegaConf.load(config_directory() / "model" / f"{name}.yaml")
+    options = {**options, "width": arguments.width, **sizes}
     model: EncoderDecoder = build(options, vocab_size=arguments.vocab_size)
     return model.eval()
 
@@ -194,17 +183,6 @@ def cache_kib(model: EncoderDecoder, length: int) -> float:
     tensors = [tensor for cache in state.past for tensor in (cache.keys, cache.values)]
     num_bytes: int = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     return num_bytes / 1024
-
-
-class _Wrapper(EncoderDecoder):
-    """A model around another one, for searches only."""
-
-    def __init__(self, model: EncoderDecoder) -> None:
-        super().__init__()
-        self.model = model
-
-    def attention(self, source: Tensor, source_mask: Tensor | None, target_in: Tensor) -> NoReturn:
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -221,8 +199,12 @@ class _Prefix(State):
         return _Prefix(self.start.reorder(rows), self.tokens[rows])
 
 
-class Uncached(_Wrapper):
+class Uncached(EncoderDecoder):
     """A model without a cache: reads the source once, and the whole prefix at every step."""
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        super().__init__()
+        self.model = model
 
     def start(self, source: Tensor, source_mask: Tensor | None) -> _Prefix:
         """Reads the source."""
@@ -234,59 +216,43 @@ class Uncached(_Wrapper):
         logits, _ = self.model.step(prefix, state.start)
         return logits[:, -tokens.shape[1] :], _Prefix(state.start, prefix)
 
-
-class _Clock(dict[str, float]):
-    """CPU seconds of each of `PARTS`."""
-
-    def time(self, part: str, work: Callable[..., Any], *inputs: Any) -> Any:
-        start = time.process_time()
-        result = work(*inputs)
-        self[part] += time.process_time() - start
-        return result
-
-
-@dataclass(frozen=True)
-class _TimedState(State):
-    state: Any
-    clock: _Clock
-
-    def select(self, rows: Tensor) -> _TimedState:
-        return _TimedState(self.clock.time("reorder", self.state.select, rows), self.clock)
-
-    def reorder(self, rows: Tensor) -> _TimedState:
-        return _TimedState(self.clock.time("reorder", self.state.reorder, rows), self.clock)
-
-
-class _Timed(_Wrapper):
-    def __init__(self, model: EncoderDecoder, clock: _Clock) -> None:
-        super().__init__(model)
-        self._clock = clock
-
-    def start(self, source: Tensor, source_mask: Tensor | None) -> _TimedState:
-        state = self._clock.time("encode", self.model.start, source, source_mask)
-        return _TimedState(state, self._clock)
-
-    def step(self, tokens: Tensor, state: _TimedState) -> tuple[Tensor, _TimedState]:
-        logits, new = self._clock.time("step", self.model.step, tokens, state.state)
-        return logits, _TimedState(new, self._clock)
+    def attention(self, source: Tensor, source_mask: Tensor | None, target_in: Tensor) -> NoReturn:
+        """Is not for searches."""
+        raise NotImplementedError
 
 
 def shares_of(
-    model: EncoderDecoder, work: Callable[[EncoderDecoder], object], *, rounds: int
+    model: EncoderDecoder, work: Callable[[], object], *, rounds: int
 ) -> dict[str, float]:
     """Returns the share of a search's time in each of `PARTS` and in bookkeeping, the rest.
 
-    `work` searches with a model, `rounds` times, of which the medians are returned.
+    `work` searches with the model, `rounds` times, of which the medians are returned.
     """
-    found: dict[str, list[float]] = {name: [] for name in (*PARTS, "bookkeeping")}
+    state = type(model.start(torch.tensor([[EOS]]), None))
+    verbs = [(model, "start"), (model, "step"), (state, "select"), (state, "reorder")]
+    found: dict[str, list[float]] = {name: [] for name in (*PARTS.values(), "bookkeeping")}
+
+    def timed(verb: Callable[..., Any], part: str, spent: dict[str, float]) -> Any:
+        def call(*inputs: Any) -> Any:
+            start, before = time.process_time(), sum(spent.values())
+            result = verb(*inputs)
+            nested = sum(spent.values()) - before  # a verb that calls another
+            spent[part] += time.process_time() - start - nested
+            return result
+
+        return call
+
     for _ in range(rounds):
-        clock = _Clock(dict.fromkeys(PARTS, 0.0))
-        start = time.process_time()
-        work(_Timed(model, clock))
-        total = time.process_time() - start
-        for part, seconds in clock.items():
-            found[part].append(seconds / total)
-        found["bookkeeping"].append(1 - sum(clock.values()) / total)
+        seconds = dict.fromkeys(PARTS.values(), 0.0)
+        with contextlib.ExitStack() as patches:
+            for owner, name in verbs:
+                call = timed(getattr(owner, name), PARTS[name], seconds)
+                patches.enter_context(mock.patch.object(owner, name, call))
+            start = time.process_time()
+            work()
+            total = time.process_time() - start
+        for part, spent in (seconds | {"bookkeeping": total - sum(seconds.values())}).items():
+            found[part].append(spent / total)
     return {name: statistics.median(values) for name, values in found.items()}
 
 

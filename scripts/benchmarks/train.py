@@ -37,17 +37,14 @@ from typing import Any
 
 import torch
 from hydra import compose, initialize_config_dir
-from hydra.errors import HydraException
 from hydra.utils import instantiate
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 from pytorch_lightning.profilers import Profiler
 
 from nmt.checks import UserError
 from nmt.config import check_config, config_directory
 from nmt.data.batch import Batch
 from nmt.data.datamodule import TranslationDataModule
-from nmt.data.loader import TrainLoader
 from nmt.study.findings.cost import count_training_flops
 from nmt.training.machine import precision_of_run
 from nmt.training.run import build_module, build_trainer
@@ -142,24 +139,26 @@ def measure(settings: Sequence[Setting], rounds: int, *, busy: int = 0) -> list[
         prepare(setting)
     with contextlib.ExitStack() as stack:
         spawn = multiprocessing.get_context("spawn")
-        sides = [stack.enter_context(ProcessPoolExecutor(1, spawn, _quiet)) for _ in settings]
+        sides = [stack.enter_context(ProcessPoolExecutor(1, spawn)) for _ in settings]
 
-        def each(task: Callable[..., Figures], *options: bool) -> list[Figures]:
-            """Returns what each side makes of a task, one after the other."""
+        def each(*, waits: bool = False) -> list[Figures]:
+            """Returns a round of each side, one after the other."""
             pairs = zip(sides, settings, strict=True)
-            return [side.submit(task, setting, *options).result() for side, setting in pairs]
+            return [side.submit(_round, setting, waits).result() for side, setting in pairs]
 
-        facts = each(_facts)
         measured, beside = [], []
         for _ in range(rounds):
-            measured.append(each(_round, False))
+            measured.append(each())
             if busy:
                 with computing(busy):
-                    beside.append(each(_round, False))
+                    beside.append(each())
         # On a GPU a split must wait for it, a speed must not.
-        splits = [each(_round, True)] if settings[0].device == "cuda" else measured
-    by_side = zip(facts, zip(*measured, strict=True), zip(*splits, strict=True), strict=True)
-    found = [summary(*one, base=[sides[0] for sides in measured]) for one in by_side]
+        splits = [each(waits=True)] if settings[0].device == "cuda" else measured
+    base = [sides[0] for sides in measured]
+    found = [
+        summary(idle, split, base)
+        for idle, split in zip(zip(*measured, strict=True), zip(*splits, strict=True), strict=True)
+    ]
     for one, idle, loaded in zip(
         found, zip(*measured, strict=True), zip(*beside, strict=True), strict=False
     ):
@@ -186,13 +185,12 @@ def computing(count: int) -> Iterator[None]:
 
 
 def summary(
-    facts: Figures, rounds: Sequence[Figures], splits: Sequence[Figures], *, base: Sequence[Figures]
+    rounds: Sequence[Figures], splits: Sequence[Figures], base: Sequence[Figures]
 ) -> Figures:
     """Returns the figures of a side: medians, and shares of its time.
 
     Args:
-        facts: Those of `Training`.
-        rounds: What its rounds returned.
+        rounds: What `Training.round` returned.
         splits: The rounds that show how its time is split.
         base: The rounds of the side it is compared with.
     """
@@ -200,12 +198,11 @@ def summary(
     matmul = [one["matmul_flops_per_second"] for one in rounds]
     shares = [rate / peak for rate, peak in zip(rates, matmul, strict=True)]
     seconds = {stage: sum(one["seconds"][stage] for one in splits) for stage in STAGES}
-    return {
-        **facts,
+    first = {key: value for key, value in rounds[0].items() if key != "seconds"}
+    return first | {  # the peak of the first: later ones hold on to what earlier trainers had
         "target_tokens_per_second": statistics.median(rates),
         "matmul_flops_per_second": statistics.median(matmul),
-        "share_of_matmul": facts["flops_per_target_token"] * statistics.median(shares),
-        "peak_mib": rounds[0]["peak_mib"],  # later ones hold on to what earlier trainers had
+        "share_of_matmul": first["flops_per_target_token"] * statistics.median(shares),
         "ratio": _median_ratio(rounds, base),
         "time": {stage: spent / sum(seconds.values()) for stage, spent in seconds.items()},
     }
@@ -233,32 +230,21 @@ def _print_summary(figures: list[Figures], arguments: argparse.Namespace) -> Non
 
 
 def composed(options: Sequence[str]) -> DictConfig:
-    """Returns the checked config of train.py with these options, which neither validates nor saves.
-
-    Raises:
-        UserError: An option is wrong; one sentence.
-    """
+    """Returns the checked config of train.py with these options; neither validates nor saves."""
     own = [
         *(f"~callbacks.{name}" for name in _WITHOUT),
         *("+trainer.enable_progress_bar=false", "num_validations=1"),
         *("run_dir=.", "model_name=model"),  # which Hydra would set
     ]
-    try:
-        with initialize_config_dir(str(config_directory()), version_base="1.3"):
-            config = compose("train", [*options, *own])
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(" ".join(str(error).split())) from None
+    with initialize_config_dir(str(config_directory()), version_base="1.3"):
+        config = compose("train", [*options, *own])
     check_config(config)
     config.trainer.limit_val_batches = 0
     return config
 
 
 def prepare(setting: Setting) -> None:
-    """Makes tokenizer and caches, which would otherwise count as memory of training.
-
-    Raises:
-        UserError: An option is wrong, or the corpus has too few batches for a round.
-    """
+    """Makes tokenizer and caches, which would otherwise count as memory of training."""
     config = composed(setting.options)
     Path(config.data.cache_dir).mkdir(parents=True, exist_ok=True)
     data: TranslationDataModule = instantiate(config.data)
@@ -271,16 +257,6 @@ def prepare(setting: Setting) -> None:
         )
 
 
-def _quiet() -> None:
-    for name in ("pytorch_lightning", "lightning_fabric"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore")
-
-
-def _facts(setting: Setting) -> Figures:
-    return _training(setting).facts
-
-
 def _round(setting: Setting, waits: bool) -> Figures:
     return _training(setting).round(waits=waits)
 
@@ -288,16 +264,15 @@ def _round(setting: Setting, waits: bool) -> Figures:
 @functools.cache
 def _training(setting: Setting) -> Training:
     """The one training of a side's process."""
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore")
     torch.set_num_threads(setting.threads)
     return Training(setting)
 
 
 class Training:
-    """The real path: module, loader and trainer as train.py builds them.
-
-    Attributes:
-        facts: What does not depend on the clock.
-    """
+    """The real path: module, loader and trainer as train.py builds them."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
@@ -309,13 +284,13 @@ class Training:
         self._module = build_module(self._config, self._data)
         loader = iter(self._data.train_dataloader())
         batches = [next(loader) for _ in range(WARM_UP + setting.updates)][WARM_UP:]
-        tokens = sum(batch.num_target_tokens for batch in batches)
+        self._tokens = sum(batch.num_target_tokens for batch in batches)
         model = self._module.model
-        self.facts: Figures = {
+        self._facts: Figures = {
             "parameters": model.num_parameters().total,
             "vocab_size": self._module.tokenizer.vocab_size,
             "padding": padding_of(batches),
-            "flops_per_target_token": count_training_flops(model, batches) / tokens,
+            "flops_per_target_token": count_training_flops(model, batches) / self._tokens,
         }
         if self._config.compile:
             model.compile(dynamic=True)
@@ -331,12 +306,12 @@ class Training:
             trainer.profiler = stopwatch  # type: ignore[attr-defined]
             if cuda:
                 torch.cuda.reset_peak_memory_stats()
-            trainer.fit(self._module, TimedLoader(self._data.train_dataloader(), stopwatch))
-        laps, batches = stopwatch.laps[WARM_UP:], stopwatch.batches[WARM_UP:-1]
+            trainer.fit(self._module, self._data.train_dataloader())
+        laps = stopwatch.laps[WARM_UP:-1]
         seconds = {stage: sum(lap[stage] for lap in laps) for stage in STAGES}
-        tokens = sum(batch.num_target_tokens for batch in batches)
         return {
-            "target_tokens_per_second": tokens / sum(seconds.values()),
+            **self._facts,
+            "target_tokens_per_second": self._tokens / sum(seconds.values()),
             "seconds": seconds,
             "matmul_flops_per_second": matmul,
             "peak_mib": (
@@ -376,70 +351,39 @@ class Stopwatch(Profiler):
     """Gives each moment of an update to the innermost stage that Lightning reports then.
 
     Attributes:
-        laps: Seconds of every update that was followed by another one, by stage.
-        batches: What every update was made of.
+        laps: Seconds by stage from the fetching of each batch to that of the next one.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
-        self._clock = clock
+        self._clock, self._mark = clock, clock()
         self._enclosing = [REST]
         self.laps: list[dict[str, float]] = []
-        self.batches: list[Batch] = []
-        self._lap = dict.fromkeys(STAGES, 0.0)
-        self._mark = clock()
 
     def start(self, action_name: str) -> None:
         """Begins a stage, or another part of the enclosing one."""
         self._spend()
-        stage = _STAGE_OF.get(action_name.rsplit(".", 1)[-1], self._enclosing[-1])
-        self._enclosing.append(stage)
+        action = action_name.rsplit(".", 1)[-1]
+        if action == "train_dataloader_next":
+            self.laps.append(dict.fromkeys(STAGES, 0.0))
+        self._enclosing.append(_STAGE_OF.get(action, self._enclosing[-1]))
 
     def stop(self, action_name: str) -> None:
         """Returns to the enclosing stage."""
         self._spend()
         self._enclosing.pop()
 
-    def batches_of(self, loader: TrainLoader) -> Iterator[Batch]:
-        """Yields the loader's batches and begins a lap before each of them."""
-        iterator = iter(loader)
-        while True:
-            self._spend()
-            if self.batches:
-                self.laps.append(self._lap)
-            self._lap = dict.fromkeys(STAGES, 0.0)
-            with self.profile("train_dataloader_next"):
-                batch = next(iterator, None)
-            if batch is None:
-                return
-            self.batches.append(batch)
-            yield batch
-
     def _spend(self) -> None:
         now = self._clock()
-        self._lap[self._enclosing[-1]] += now - self._mark
+        if self.laps:
+            self.laps[-1][self._enclosing[-1]] += now - self._mark
         self._mark = now
-
-
-class TimedLoader:
-    """A training loader whose batches a stopwatch sees; of a length, lest Lightning fetch ahead."""
-
-    def __init__(self, loader: TrainLoader, stopwatch: Stopwatch) -> None:
-        self._loader, self._stopwatch = loader, stopwatch
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def __iter__(self) -> Iterator[Batch]:
-        return self._stopwatch.batches_of(self._loader)
 
 
 def clock_of(setting: Setting, *, waits: bool) -> Callable[[], float]:
     """Returns CPU time for a CPU, wall time for a GPU or beside busy processes.
 
-    Args:
-        setting: Says which.
-        waits: Whether to wait for the GPU: right for stages, but then it idles in between.
+    `waits` for the GPU: right for stages, but then it idles in between.
     """
     if setting.device == "cpu":
         return time.perf_counter if setting.wall else time.process_time

@@ -58,7 +58,7 @@ def test_a_model_without_cache_reads_the_whole_prefix_at_every_step(model, monke
 def test_a_timed_model_finds_the_same_and_its_shares_add_up(model, search):
     found = []
     shares = decode.shares_of(
-        model, lambda timed: found.append(search(timed, SOURCE, SOURCE != PAD)), rounds=1
+        model, lambda: found.append(search(model, SOURCE, SOURCE != PAD)), rounds=1
     )
     assert found == [search(model, SOURCE, SOURCE != PAD)]
     assert list(shares) == ["encode", "step", "reorder", "bookkeeping"]
