@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import os
@@ -32,12 +31,7 @@ class Page:
         reader, self._write = os.pipe()  # Chromium reads commands from 3 and writes answers to 4
         self._read, writer = os.pipe()
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"]
-        options += [
-            f"--user-data-dir={folder}",
-            "--disable-dev-shm-usage",
-            "--no-first-run",
-            "--window-size=1300,900",
-        ]
+        options += [f"--user-data-dir={folder}", "--disable-dev-shm-usage", "--no-first-run"]
         # The shell moves the ends of the pipes to the numbers that Chromium expects.
         self._process = subprocess.Popen(
             ["bash", "-c", f'exec "$0" "$@" 3<&{reader} 4>&{writer}', PROGRAM, *options],
@@ -48,13 +42,6 @@ class Page:
         os.close(reader)
         os.close(writer)
         self._session = None
-        try:
-            self._open_tab()
-        except BaseException:
-            self.close()
-            raise
-
-    def _open_tab(self) -> None:
         target = self.call("Target.createTarget", url="about:blank")
         attached = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         self._session = attached["sessionId"]
@@ -105,11 +92,6 @@ class Page:
             f"(document.querySelector({json.dumps(selector)}).getBoundingClientRect())"
         )
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
-
-    def screenshot(self, path: Path) -> None:
-        """Writes a PNG of the whole page."""
-        data = self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
-        path.write_bytes(base64.b64decode(data))
 
     def _receive(self) -> dict:
         with selectors.DefaultSelector() as selector:

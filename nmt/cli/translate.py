@@ -29,6 +29,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
@@ -38,7 +39,7 @@ from nmt.data.lines import decode_lines
 if TYPE_CHECKING:
     from nmt.decoding.search import Search
     from nmt.scoring import TranslationScore
-    from nmt.translator import SentenceTranslator, Translation, Translator
+    from nmt.translator import SentenceTranslator, Translation
 
 logger = logging.getLogger(__name__)
 
@@ -67,10 +68,8 @@ def main(argv: Sequence[str] | None) -> None:
         torch.set_num_threads(options.threads)
     try:
         _run(options)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(
-            f"a .gz file is damaged or not compressed ({error}): compress it again."
-        ) from error
+    except (EOFError, zlib.error) as error:
+        raise UserError(f"a .gz file is damaged ({error}): compress it again.") from error
 
 
 def parser() -> argparse.ArgumentParser:
@@ -150,17 +149,12 @@ def search_for(search: Search, options: argparse.Namespace) -> Search:
 
 def _run(options: argparse.Namespace) -> None:
     with ExitStack() as stack:
-        source = _input(options.input, stack)
+        source = stack.enter_context(_open(options.input)) if options.input else sys.stdin.buffer
         at_once = options.chunk_size == 1 or source.isatty()
-        translator = _translator(options)
         lines = _lines(_prompted(source) if source.isatty() else source)
-        read_ahead = 1 if at_once else options.chunk_size
-        if options.score is not None:
-            scorer = cast("Translator", translator)
-            found = _scores(scorer, lines, options, _second(options.score, stack), read_ahead)
-        else:
-            prefixes = None if options.prefix is None else _second(options.prefix, stack)
-            found = _translations(translator, lines, options, prefixes, read_ahead)
+        second = options.score or options.prefix
+        others = _lines(stack.enter_context(_open(second))) if second else None
+        found = _answers(options, lines, others, 1 if at_once else options.chunk_size)
         target = _output(options, stack)
         if sys.stderr.isatty() and not at_once and not target.isatty():
             found = _with_progress(found)
@@ -171,27 +165,46 @@ def _run(options: argparse.Namespace) -> None:
         target.flush()
 
 
-def _translations(
-    translator: SentenceTranslator,
-    lines: Iterable[str],
+def _answers(
     options: argparse.Namespace,
-    prefixes: Iterable[str] | None,
-    read_ahead: int,
+    lines: Iterable[str],
+    others: Iterable[str] | None,
+    chunk_size: int,
 ) -> Iterator[str]:
-    """Returns what is printed for each input line, as they come."""
+    """Loads the model and checks the options; returns what is printed for each line."""
+    from nmt.translator import Translator, paired
+
+    translator: SentenceTranslator
+    if options.engine == "ctranslate2":
+        from nmt.export.engine import ExportedTranslator
+
+        translator = ExportedTranslator.from_folder(
+            options.checkpoint, device=options.device, threads=options.threads or 0
+        )
+    else:
+        translator = Translator.from_checkpoint(
+            options.checkpoint, device=options.device, precision=options.precision
+        )
+        if options.score is not None:
+            pairs = paired(lines, others or (), "translations")
+            tokens = options.batch_tokens
+            return _scores(
+                translator.stream_scores(pairs, batch_tokens=tokens, chunk_size=chunk_size)
+            )
     translations = translator.stream(
         lines,
         search=search_for(translator.search, options),
         batch_tokens=options.batch_tokens,
         max_source_length=options.max_source_length,
-        chunk_size=read_ahead,
-        prefixes=prefixes,
+        chunk_size=chunk_size,
+        prefixes=others,
         alignment=options.alignment,
     )
-    return _printed(translations, several=(options.num_hypotheses or 1) > 1)
+    return _translations(translations, several=(options.num_hypotheses or 1) > 1)
 
 
-def _printed(translations: Iterable[Translation], *, several: bool) -> Iterator[str]:
+def _translations(translations: Iterable[Translation], *, several: bool) -> Iterator[str]:
+    """Yields what is printed for each line; ends with a warning of translations that were cut."""
     from nmt.alignment import pharaoh
 
     number = unfinished = 0
@@ -211,32 +224,15 @@ def _printed(translations: Iterable[Translation], *, several: bool) -> Iterator[
         )
 
 
-def _scores(
-    translator: Translator,
-    lines: Iterable[str],
-    options: argparse.Namespace,
-    translations: Iterable[str],
-    read_ahead: int,
-) -> Iterator[str]:
-    """Returns the score of each given translation as it is printed; ends with the total."""
-    from nmt.translator import paired
-
-    scores = translator.stream_scores(
-        paired(lines, translations, "translations"),
-        batch_tokens=options.batch_tokens,
-        chunk_size=read_ahead,
-    )
-    return _printed_scores(scores)
-
-
-def _printed_scores(scores: Iterable[TranslationScore]) -> Iterator[str]:
+def _scores(scores: Iterable[TranslationScore]) -> Iterator[str]:
+    """Yields the score of each given translation as it is printed; ends with the total."""
     from nmt.scoring import perplexity
 
     log_prob, num_tokens, num_pairs = 0.0, 0, 0
     for one in scores:
+        num_pairs += 1
         log_prob += one.log_prob
         num_tokens += len(one.tokens)
-        num_pairs += 1
         yield f"{one.log_prob:.6f}\t{one.perplexity:.6f}\n"
     if num_pairs:
         print(
@@ -244,24 +240,6 @@ def _printed_scores(scores: Iterable[TranslationScore]) -> Iterator[str]:
             f"{log_prob:.4f}, perplexity {perplexity(log_prob, num_tokens):.4f}",
             file=sys.stderr,
         )
-
-
-def _translator(options: argparse.Namespace) -> SentenceTranslator:
-    if options.engine == "ctranslate2":
-        from nmt.export.engine import ExportedTranslator
-
-        return ExportedTranslator.from_folder(
-            options.checkpoint, device=options.device, threads=options.threads or 0
-        )
-    if Path(options.checkpoint, "model.bin").is_file():
-        raise UserError(
-            f"{options.checkpoint} is a model for CTranslate2: add --engine ctranslate2."
-        )
-    from nmt.translator import Translator
-
-    return Translator.from_checkpoint(
-        options.checkpoint, device=options.device, precision=options.precision
-    )
 
 
 def _refuse(options: argparse.Namespace, names: Sequence[str], why: str) -> None:
@@ -275,33 +253,19 @@ def _flag(attribute: str) -> str:
     return f"--{attribute.replace('_', '-')}"
 
 
-def _open(path: str, mode: str) -> IO[bytes]:
+def _open(path: str, mode: str = "rb") -> IO[bytes]:
     """Opens a file, a compressed one where its name ends in .gz."""
     return cast(IO[bytes], (gzip.open if path.endswith(".gz") else open)(path, mode))
 
 
-def _input(path: str | None, stack: ExitStack) -> IO[bytes]:
-    if path is not None:
-        return stack.enter_context(_open(path, "rb"))
-    if sys.stdin is None:
-        raise UserError("standard input is closed: give --input FILE.")
-    return sys.stdin.buffer
-
-
 def _output(options: argparse.Namespace, stack: ExitStack) -> IO[bytes]:
-    path = options.output
-    if path is None:
-        if sys.stdout is None:
-            raise UserError("standard output is closed: give --output FILE.")
+    if options.output is None:
         return sys.stdout.buffer
+    path = Path(options.output)
     for read in (options.input, options.prefix, options.score, options.checkpoint):
-        if read and os.path.exists(path) and os.path.exists(read) and os.path.samefile(read, path):
+        if read and path.exists() and path.samefile(read):
             raise UserError(f"{path} is read from too: write to another file.")
-    return stack.enter_context(_open(path, "wb"))
-
-
-def _second(path: str, stack: ExitStack) -> Iterator[str]:
-    return _lines(stack.enter_context(_open(path, "rb")))
+    return stack.enter_context(_open(options.output, "wb"))
 
 
 def _lines(stream: Iterable[bytes]) -> Iterator[str]:
@@ -314,14 +278,12 @@ def _lines(stream: Iterable[bytes]) -> Iterator[str]:
 
 def _prompted(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Asks for each line on standard error."""
-    lines = iter(lines)
-    while True:
-        print("> ", end="", file=sys.stderr, flush=True)
-        line = next(lines, None)
-        if line is None:
-            print(file=sys.stderr)
-            return
+    ask = partial(print, "> ", end="", file=sys.stderr, flush=True)
+    ask()
+    for line in lines:
         yield line
+        ask()
+    print(file=sys.stderr)
 
 
 def _with_progress(lines: Iterable[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A page to try models on: what they answer, its HTML, and the Gradio application around it.
+"""A page to try models on: what they answer, as HTML, and the Gradio application around it.
 
 Nothing is sent anywhere: usage statistics are switched off, and a Content-Security-Policy makes the
 browser refuse to load anything that does not come from this server. Every text from outside is
@@ -13,16 +13,17 @@ import json
 import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from nmt.alignment import WordAttention
-from nmt.checks import UserError, at_least, flag_main
+from nmt.checks import UserError, at_least, between, flag_main
 from nmt.decoding.beam import BeamSearch
-from nmt.translator import ScoredText, Translator
+from nmt.translator import Translator
+
+Model = tuple[str, Translator]  # what it is called, and itself
 
 MAX_CHARACTERS = 500
 MAX_LENGTH = 128  # target tokens
@@ -42,39 +43,14 @@ def main(argv: Sequence[str] | None) -> None:
     options = parser.parse_args(argv)
     at_least("threads", options.threads)
     torch.set_num_threads(options.threads)
-    address = _bound(options.host, options.port)
+    between("port", options.port, 0, 65535)
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    address = socket.create_server((options.host, options.port), family=family)
     app = make_app(load_models(options.checkpoints, device=options.device))
     import uvicorn  # comes with gradio
 
     print(f"Open http://{options.host}:{address.getsockname()[1]} (Ctrl+C ends it).", flush=True)
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[address])
-
-
-@dataclass(frozen=True)
-class Model:
-    """A translator and what it is called."""
-
-    name: str
-    translator: Translator
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What one model says.
-
-    Attributes:
-        name: Of the model.
-        languages: For example "en-de".
-        alternatives: Its translations, best first; none where it refused.
-        attention: Of the best translation; None where there is none to show.
-        note: Why something is missing; blank when nothing is.
-    """
-
-    name: str
-    languages: str
-    alternatives: tuple[ScoredText, ...]
-    attention: WordAttention | None
-    note: str
 
 
 def load_models(paths: Sequence[str], *, device: str = "cpu") -> list[Model]:
@@ -83,41 +59,8 @@ def load_models(paths: Sequence[str], *, device: str = "cpu") -> list[Model]:
     for path in paths:
         translator = Translator.from_checkpoint(path, device=device)
         folders = [part for part in Path(path).resolve().parts[1:-1] if part != "checkpoints"]
-        models.append(Model("/".join(folders[-2:]), translator))
+        models.append(("/".join(folders[-2:]), translator))
     return models
-
-
-def respond(models: Sequence[Model], text: str, beam_size: int) -> str:
-    """Returns the HTML for what was typed."""
-    text = text.strip()
-    if not text:
-        return message("Type a sentence first.")
-    if len(text) > MAX_CHARACTERS:
-        return message(
-            f"The text has {len(text)} characters and this page takes {MAX_CHARACTERS}: "
-            "shorten it, or use scripts/translate.py."
-        )
-    return page(answers(models, text, beam_size=int(beam_size)))
-
-
-def answers(models: Sequence[Model], text: str, *, beam_size: int) -> list[Answer]:
-    """Asks every model; one that cannot answer says why and the others still do."""
-    search = BeamSearch(beam_size=beam_size, num_hypotheses=beam_size, max_length=MAX_LENGTH)
-    return [_answer(model, text, search) for model in models]
-
-
-def _answer(model: Model, text: str, search: BeamSearch) -> Answer:
-    languages = f"{model.translator.source_lang}-{model.translator.target_lang}"
-    try:
-        (translation,) = model.translator.translate([text], search=search)
-    except UserError as refusal:
-        return Answer(model.name, languages, (), None, str(refusal))
-    attention, note = None, ""
-    try:
-        attention = model.translator.attention(text, translation.text)
-    except UserError as refusal:
-        note = f"No attention is shown: {refusal}"
-    return Answer(model.name, languages, translation.alternatives, attention, note)
 
 
 # The page's framework has templates of its own, which must not see these in a text.
@@ -162,35 +105,48 @@ SCRIPT = """
 """
 
 
-def escaped(text: str) -> str:
-    """Returns a text as HTML that shows it and does nothing else."""
-    return html.escape(text).translate(_TEMPLATE_CHARACTERS)
+def respond(models: Sequence[Model], text: str, beam_size: int) -> str:
+    """Returns the HTML for what was typed: the answers of all models side by side."""
+    text = text.strip()
+    problem = "" if text else "Type a sentence first."
+    if len(text) > MAX_CHARACTERS:
+        problem = (
+            f"The text has {len(text)} characters and this page takes {MAX_CHARACTERS}: "
+            "shorten it, or use scripts/translate.py."
+        )
+    if problem:
+        return f'<p class="nmt-message" role="alert">{escaped(problem)}</p>'
+    beams = int(beam_size)
+    search = BeamSearch(beam_size=beams, num_hypotheses=beams, max_length=MAX_LENGTH)
+    sections = [
+        f'<section class="nmt-model"><h3>{escaped(name)}, {escaped(translator.source_lang)}-'
+        f"{escaped(translator.target_lang)}</h3>{_answer(translator, text, search)}</section>"
+        for name, translator in models
+    ]
+    return f'<div class="nmt-models">{"".join(sections)}</div>'
 
 
-def message(text: str) -> str:
-    """Returns a message in place of answers."""
-    return f'<p class="nmt-message" role="alert">{escaped(text)}</p>'
+def _answer(translator: Translator, text: str, search: BeamSearch) -> str:
+    """Returns the HTML of what a model says; one that cannot answer says why."""
+    try:
+        (translation,) = translator.translate([text], search=search)
+    except UserError as refusal:
+        return _paragraph(str(refusal), "note")
+    try:
+        best = _attention(translator.attention(text, translation.text))
+    except UserError as refusal:
+        best = _paragraph(translation.text, "target")
+        best += _paragraph(f"No attention is shown: {refusal}", "note")
+    rows = "".join(
+        f"<tr><td>{beam.score:.3f}</td><td>{escaped(beam.text)}"
+        f"{'' if beam.finished else ' (cut at the length limit)'}</td></tr>"
+        for beam in translation.alternatives
+    )
+    head = "<tr><th>log p / length</th><th>beam</th></tr>"
+    return f'{best}<table class="nmt-beams">{head}{rows}</table>'
 
 
-def page(found: Sequence[Answer]) -> str:
-    """Returns all answers side by side."""
-    return f'<div class="nmt-models">{"".join(map(_section, found))}</div>'
-
-
-def _section(answer: Answer) -> str:
-    parts = [f"<h3>{escaped(answer.name)}, {escaped(answer.languages)}</h3>"]
-    if answer.attention is not None:
-        parts += _attention(answer.attention)
-    elif answer.alternatives:
-        parts.append(f'<p class="nmt-target">{escaped(answer.alternatives[0].text)}</p>')
-    if answer.note:
-        parts.append(f'<p class="nmt-note">{escaped(answer.note)}</p>')
-    if answer.alternatives:
-        parts.append(_beams(answer))
-    return f'<section class="nmt-model">{"".join(parts)}</section>'
-
-
-def _attention(shown: WordAttention) -> list[str]:
+def _attention(shown: WordAttention) -> str:
     target = " ".join(
         f'<span class="nmt-word" tabindex="0" data-weights="'
         f'{json.dumps([round(float(weight), 3) for weight in row])}">{escaped(word)}</span>'
@@ -199,17 +155,16 @@ def _attention(shown: WordAttention) -> list[str]:
     source = " ".join(
         f'<span class="nmt-word">{escaped(word)}</span>' for word in shown.source_words
     )
-    return [f'<p class="nmt-target">{target}</p>', f'<p class="nmt-source">{source}</p>']
+    return f'<p class="nmt-target">{target}</p><p class="nmt-source">{source}</p>'
 
 
-def _beams(answer: Answer) -> str:
-    rows = "".join(
-        f"<tr><td>{beam.score:.3f}</td><td>{escaped(beam.text)}"
-        f"{'' if beam.finished else ' (cut at the length limit)'}</td></tr>"
-        for beam in answer.alternatives
-    )
-    head = "<tr><th>log p / length</th><th>beam</th></tr>"
-    return f'<table class="nmt-beams">{head}{rows}</table>'
+def _paragraph(text: str, kind: str) -> str:
+    return f'<p class="nmt-{kind}">{escaped(text)}</p>'
+
+
+def escaped(text: str) -> str:
+    """Returns a text as HTML that shows it and does nothing else."""
+    return html.escape(text).translate(_TEMPLATE_CHARACTERS)
 
 
 def make_app(models: Sequence[Model]) -> Any:
@@ -267,17 +222,3 @@ def _blocks(gradio: Any, models: Sequence[Model]) -> Any:
             api_name=False,
         )
     return blocks
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    """Takes the address, before models are loaded; nobody is answered yet."""
-    address = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    try:
-        address.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        address.bind((host, port))
-    except (OSError, OverflowError) as error:
-        address.close()
-        raise UserError(
-            f"{host} port {port} cannot be served ({error}): choose another --host or --port."
-        ) from error
-    return address

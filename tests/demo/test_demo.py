@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import json
 import os
 import re
 import socket
@@ -17,18 +18,9 @@ from checkpoints import write_checkpoint
 from models_for_tests import tiny_model
 
 from nmt.data.preparation import train_tokenizer
+from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
-from nmt.demo.app import (
-    MAX_CHARACTERS,
-    Model,
-    answers,
-    escaped,
-    load_models,
-    main,
-    make_app,
-    page,
-    respond,
-)
+from nmt.demo.app import MAX_CHARACTERS, MAX_LENGTH, escaped, load_models, main, make_app, respond
 from nmt.tokenizer import Tokenizer
 from nmt.translator import Translator
 
@@ -45,48 +37,39 @@ def tokenizer():
 @pytest.fixture
 def models(tokenizer):
     """All three, untrained: they babble."""
-    return [
-        Model(
-            f"<{name}>",
-            Translator(
-                tiny_model(name, vocab_size=tokenizer.vocab_size),
-                tokenizer,
-                GreedySearch(),
-                source_lang="en",
-                target_lang="de",
-            ),
-        )
-        for name in NAMES
-    ]
+    return [(f"<{name}>", translator_of(name, tokenizer)) for name in NAMES]
+
+
+def translator_of(name, tokenizer, **changes):
+    model = tiny_model(name, vocab_size=tokenizer.vocab_size, **changes)
+    return Translator(model, tokenizer, GreedySearch(), source_lang="en", target_lang="de")
 
 
 def test_every_model_answers_with_its_beams_and_its_attention_if_it_has_one(models):
-    rnn, *attending = found = answers(models, "the old man", beam_size=3)
-    assert [answer.name for answer in found] == ["<rnn>", "<bahdanau>", "<transformer>"]
-    assert {answer.languages for answer in found} == {"en-de"}
-    for answer in found:
-        scores = [beam.score for beam in answer.alternatives]
+    text = "the old man"
+    answers = respond(models, text, 3).split("<section")[1:]
+    for (name, translator), shown in zip(models, answers, strict=True):
+        assert f"<h3>{escaped(name)}, en-de</h3>" in shown
+        scores = list(map(float, re.findall(r"<td>(-[\d.]+)</td>", shown)))
         assert 1 <= len(scores) <= 3
         assert scores == sorted(scores, reverse=True)
-    assert rnn.attention is None
-    assert "no attention to show" in rnn.note
-    for model, answer in zip(models[1:], attending, strict=True):
-        text = answer.alternatives[0].text
-        expected = model.translator.attention("the old man", text)
-        assert answer.attention.source_words == ("the", "old", "man")
-        assert answer.attention.target_words == tuple(text.split())
-        np.testing.assert_allclose(answer.attention.weights, expected.weights, atol=1e-6)
+        rows = [json.loads(row) for row in re.findall(r'data-weights="([^"]*)"', shown)]
+        if name == "<rnn>":
+            assert "no attention to show" in shown
+            assert rows == []
+        else:
+            search = BeamSearch(beam_size=3, max_length=MAX_LENGTH)
+            (best,) = translator.translate([text], search=search)
+            attention = translator.attention(text, best.text)
+            np.testing.assert_allclose(rows, attention.weights.mean(0), atol=1e-3)
 
 
 def test_a_model_that_cannot_answer_says_why_and_the_others_still_do(models, tokenizer):
-    short = tiny_model(
-        "transformer", vocab_size=tokenizer.vocab_size, positions="learned", max_positions=2
-    )
-    models[0] = Model("short", Translator(short, tokenizer, GreedySearch()))
-    found = answers(models, "the old man", beam_size=1)
-    assert found[0].alternatives == ()
-    assert "max_positions is 2" in found[0].note
-    assert all(answer.alternatives for answer in found[1:])
+    models[0] = "", translator_of("transformer", tokenizer, positions="learned", max_positions=2)
+    short, *others = respond(models, "the old man", 1).split("<section")[1:]
+    assert "max_positions is 2" in short
+    assert "<table" not in short
+    assert all("<table" in shown for shown in others)
 
 
 @pytest.mark.parametrize(
@@ -109,18 +92,11 @@ def test_texts_are_escaped_for_html_and_for_the_templates_of_the_page(models):
     assert not re.search(r"<img|\$|\{|`|<rnn>", shown)
 
 
-def test_every_target_word_carries_a_weight_for_each_source_word(models):
-    found = answers(models[1:], "the old man", beam_size=1)
-    rows = re.findall(r'data-weights="\[([^]]*)\]"', page(found))
-    assert len(rows) == sum(len(answer.attention.target_words) for answer in found)
-    assert {row.count(",") for row in rows} == {2}
-
-
 def test_models_are_named_after_their_run(tmp_path, tokenizer):
     path = tmp_path / "multi30k-transformer" / "run1" / "checkpoints" / "best.ckpt"
     path.parent.mkdir(parents=True)
-    (model,) = load_models([str(write_checkpoint(path, tokenizer.model))])
-    assert model.name == "multi30k-transformer/run1"
+    ((name, _),) = load_models([str(write_checkpoint(path, tokenizer.model))])
+    assert name == "multi30k-transformer/run1"
     with pytest.raises(ValueError, match="does not exist"):
         load_models([str(tmp_path / "best.ckpt")])
 

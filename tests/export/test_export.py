@@ -305,11 +305,6 @@ def test_the_program_refuses_a_checkpoint_with_the_other_engine(translate, check
     assert "is no exported model" in capsys.readouterr().err
 
 
-def test_the_program_says_how_to_use_an_exported_model(translate, folder, capsys):
-    assert translate(b"one\n", folder) == (1, b"")
-    assert "is a model for CTranslate2: add --engine ctranslate2." in capsys.readouterr().err
-
-
 def test_options_of_the_program_that_the_engine_lacks_are_refused_by_name(
     translate, folder, capsys
 ):
