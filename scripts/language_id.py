@@ -23,6 +23,7 @@ import sys
 import time
 import zlib
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -33,17 +34,18 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from nmt.checks import UserError, flag_main
+from nmt.data.batch import answer_in_order
 from nmt.data.files import Languages, iterate_lines, iterate_parallel, language_of
 from nmt.grammar import generate_splits
 from nmt.models.attention import AdditiveAttention, additive_attention
 
 Sides = tuple[Sequence[str], Sequence[str]]
-SIZES = {"num_buckets": 2**14, "width": 32, "hidden": 48, "attention_dim": 32}
+NUM_BUCKETS, WIDTH, HIDDEN, ATTENTION_DIM = 2**14, 32, 48, 32
 LEARNING_RATE = 3e-3
 LINES_AN_UPDATE = 64  # of each language
 LONGEST_STRETCH = 24  # words
 ONE_IN = 20  # lines are held out where no other text is given
-LINES_AT_ONCE = 256
+WORDS_AT_ONCE = 8_192
 CERTAIN = 0.999  # probability of the wrong language
 LEAST_WORDS = 5  # different ones of letters: fewer are too often names, code or quoted titles
 
@@ -59,7 +61,7 @@ def words_of(text: str) -> list[str]:
 
 
 @functools.lru_cache(maxsize=100_000)
-def ngrams_of(word: str, num_buckets: int) -> list[int]:
+def ngrams_of(word: str) -> list[int]:
     """Returns the hashes of the character n-grams (1 to 4, ends marked, lower case) of a word.
 
     As in fastText (Bojanowski et al. 2017): endings and letters such as ß count in words never
@@ -67,51 +69,10 @@ def ngrams_of(word: str, num_buckets: int) -> list[int]:
     """
     marked = f"<{word.lower()}>"
     return [
-        zlib.crc32(marked[start : start + size].encode("utf-8", "surrogatepass")) % num_buckets
+        zlib.crc32(marked[start : start + size].encode("utf-8", "surrogatepass")) % NUM_BUCKETS
         for size in range(1, 5)
         for start in range(len(marked) - size + 1)
     ]
-
-
-class LanguageClassifier(nn.Module):
-    """A bidirectional LSTM over words, attention pooling, one number.
-
-    A word is the mean of the embeddings of its n-grams. In place of a decoder state, the final
-    state of the reader itself asks the words how much each has to say about the language.
-
-    B lines, S words in the longest, D width, M = 2 x hidden.
-    """
-
-    def __init__(self, *, num_buckets: int, width: int, hidden: int, attention_dim: int) -> None:
-        super().__init__()
-        self.num_buckets = num_buckets
-        self.embedding = nn.EmbeddingBag(num_buckets, width, mode="mean")
-        self.reader = nn.LSTM(width, hidden, batch_first=True, bidirectional=True)
-        self.alignment = AdditiveAttention(
-            query_width=2 * hidden, memory_width=2 * hidden, attention_dim=attention_dim
-        )
-        self.output = nn.Linear(2 * hidden, 1)
-
-    def forward(self, lines: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
-        """Weighs the words of each line, of which there is at least one, and judges their mean.
-
-        Returns:
-            log p(second language) / p(first language) (B,), and the attention weights (B, S).
-        """
-        ngrams = [ngrams_of(word, self.num_buckets) for words in lines for word in words]
-        starts = torch.tensor([0, *map(len, ngrams)]).cumsum(0)[:-1]
-        words = self.embedding(torch.tensor([n for word in ngrams for n in word]), starts)
-        lengths = torch.tensor([len(words) for words in lines])
-        mask = torch.arange(int(lengths.max())) < lengths.unsqueeze(1)
-        embedded = words.new_zeros(*mask.shape, words.shape[-1])
-        embedded[mask] = words  # (B, S, D)
-        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
-        read, (final, _) = self.reader(packed)
-        memory, _ = pad_packed_sequence(read, batch_first=True)  # h_j (B, S, M)
-        query = self.alignment.query(torch.cat([*final], -1))
-        weights = additive_attention(query, self.alignment.key(memory), self.alignment.v, mask)
-        context = (weights.unsqueeze(1) @ memory).squeeze(1)  # sum_j alpha_j h_j (B, M)
-        return self.output(context).squeeze(-1), weights
 
 
 @dataclass(frozen=True)
@@ -136,33 +97,72 @@ class Judgement:
     def most_looked_at(self) -> list[tuple[str, float]]:
         """The words with their weights, the greatest first."""
         pairs = zip(self.words, self.weights, strict=True)
-        return sorted(pairs, key=lambda pair: pair[1], reverse=True)
+        return sorted(pairs, key=lambda pair: -pair[1])
 
 
-class LanguageIdentifier:
-    """A trained classifier; the model answers with the odds of the second of its `languages`."""
+class LanguageIdentifier(nn.Module):
+    """A bidirectional LSTM over words, attention pooling, one number.
 
-    def __init__(self, languages: tuple[str, str], model: LanguageClassifier) -> None:
+    A word is the mean of the embeddings of its n-grams. In place of a decoder state, the final
+    state of the reader itself asks the words how much each has to say about the language.
+
+    B lines, S words in the longest, D = WIDTH, M = 2 x HIDDEN.
+    """
+
+    def __init__(self, languages: tuple[str, str]) -> None:
+        super().__init__()
         self.languages = languages
-        self.model = model.eval()
+        self.embedding = nn.EmbeddingBag(NUM_BUCKETS, WIDTH, mode="mean")
+        self.reader = nn.LSTM(WIDTH, HIDDEN, batch_first=True, bidirectional=True)
+        self.alignment = AdditiveAttention(
+            query_width=2 * HIDDEN, memory_width=2 * HIDDEN, attention_dim=ATTENTION_DIM
+        )
+        self.output = nn.Linear(2 * HIDDEN, 1)
+
+    def forward(self, lines: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        """Weighs the words of each line, of which there is at least one, and judges their mean.
+
+        Returns:
+            log p(second language) / p(first language) (B,), and the attention weights (B, S).
+        """
+        ngrams = [ngrams_of(word) for words in lines for word in words]
+        starts = torch.tensor([0, *map(len, ngrams)]).cumsum(0)[:-1]
+        words = self.embedding(torch.tensor([n for word in ngrams for n in word]), starts)
+        lengths = torch.tensor([len(words) for words in lines])
+        mask = torch.arange(int(lengths.max())) < lengths.unsqueeze(1)
+        embedded = words.new_zeros(*mask.shape, words.shape[-1])
+        embedded[mask] = words  # (B, S, D)
+        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+        read, (final, _) = self.reader(packed)
+        memory, _ = pad_packed_sequence(read, batch_first=True)  # h_j (B, S, M)
+        query = self.alignment.query(torch.cat([*final], -1))
+        weights = additive_attention(query, self.alignment.key(memory), self.alignment.v, mask)
+        context = (weights.unsqueeze(1) @ memory).squeeze(1)  # sum_j alpha_j h_j (B, M)
+        return self.output(context).squeeze(-1), weights
 
     @torch.inference_mode()
     def identify(self, texts: Sequence[str]) -> list[Judgement]:
         """Judges each line by itself."""
-        lines = [tuple(words_of(text)) for text in texts]
-        found = [Judgement(self.languages[0], 0.5, (), ())] * len(texts)
-        order = sorted((n for n, words in enumerate(lines) if words), key=lambda n: len(lines[n]))
-        for start in range(0, len(order), LINES_AT_ONCE):
-            rows = order[start : start + LINES_AT_ONCE]
-            odds, weights = self.model([lines[row] for row in rows])
-            for row, second, looked in zip(rows, odds.sigmoid().tolist(), weights, strict=True):
-                found[row] = Judgement(
-                    self.languages[second > 0.5],
-                    max(second, 1 - second),
-                    lines[row],
-                    tuple(looked[: len(lines[row])].tolist()),
-                )
-        return found
+        lines = (tuple(words_of(text)) for text in texts)
+        return list(answer_in_order(lines, len, self._judge, batch_tokens=WORDS_AT_ONCE))
+
+    def _judge(self, lines: list[tuple[str, ...]]) -> list[Judgement]:
+        """Judges the words of lines, of which the longest is first: blank ones come last."""
+        real = [words for words in lines if words]
+        blank = [Judgement(self.languages[0], 0.5, (), ())] * (len(lines) - len(real))
+        if not real:
+            return blank
+        odds, weights = self(real)
+        judged = [
+            Judgement(
+                self.languages[second > 0.5],
+                max(second, 1 - second),
+                words,
+                tuple(looked[: len(words)].tolist()),
+            )
+            for words, second, looked in zip(real, odds.sigmoid().tolist(), weights, strict=True)
+        ]
+        return judged + blank
 
     def clearly_in(self, language: str, texts: Sequence[str]) -> list[bool]:
         """Says of each line whether it is beyond doubt in `language`, not in the other one.
@@ -176,29 +176,25 @@ class LanguageIdentifier:
 
         judged = self.identify(texts)
         suspects = [n for n, j in enumerate(judged) if certain(j) and j.evidence >= LEAST_WORDS]
-        shortened = []
-        for row in suspects:
-            most = judged[row].most_looked_at[0][0]
-            shortened.append(" ".join(word for word in judged[row].words if word != most))
+        shortened = [
+            " ".join(word for word in judged[n].words if word != judged[n].most_looked_at[0][0])
+            for n in suspects
+        ]
         again = zip(suspects, self.identify(shortened), strict=True)
-        clear = {row for row, judgement in again if certain(judgement)}
-        return [row in clear for row in range(len(texts))]
+        clear = {n for n, judgement in again if certain(judgement)}
+        return [n in clear for n in range(len(texts))]
 
     def save(self, path: Path) -> None:
         """Writes the model file."""
-        weights = self.model.state_dict()
-        torch.save({"languages": list(self.languages), "sizes": SIZES, "weights": weights}, path)
+        torch.save({"languages": list(self.languages), "weights": self.state_dict()}, path)
 
 
 def load_identifier(path: str) -> LanguageIdentifier:
     """Reads a model file that `train` wrote."""
     content = torch.load(path, weights_only=True)
-    if not isinstance(content, dict) or content.keys() != {"languages", "sizes", "weights"}:
-        raise UserError(f"{path} is not a file that `language_id.py train` wrote.")
-    model = LanguageClassifier(**content["sizes"])
+    model = LanguageIdentifier(tuple(content["languages"]))
     model.load_state_dict(content["weights"])
-    first, second = content["languages"]
-    return LanguageIdentifier((first, second), model)
+    return model.eval()
 
 
 def train_identifier(
@@ -218,8 +214,10 @@ def train_identifier(
         start = draw.randrange(len(words) - length + 1)
         return words[start : start + length]
 
-    lines = _with_words(sides)
-    model = LanguageClassifier(**SIZES)
+    lines = [[text for text in side if words_of(text)] for side in sides]
+    if not all(lines):
+        raise UserError("a side of the text has no line with words: give more lines.")
+    model = LanguageIdentifier(languages)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, updates)
     answers = torch.arange(2.0).repeat_interleave(LINES_AN_UPDATE)
@@ -231,22 +229,16 @@ def train_identifier(
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
-    return LanguageIdentifier(languages, model)
-
-
-def _with_words(sides: Sides) -> Sides:
-    source, target = ([text for text in side if words_of(text)] for side in sides)
-    if not (source and target):
-        raise UserError("a side of the text has no line with words: give more lines.")
-    return source, target
+    return model.eval()
 
 
 def accuracy(identifier: LanguageIdentifier, sides: Sides) -> tuple[int, int]:
-    """Returns how many lines of both sides get their language, and how many there are."""
+    """Returns how many lines with words get the language of their side, and how many there are."""
     right = total = 0
     for language, texts in zip(identifier.languages, sides, strict=True):
-        right += sum(judged.language == language for judged in identifier.identify(texts))
-        total += len(texts)
+        judged = [found for found in identifier.identify(texts) if found.words]
+        right += sum(found.language == language for found in judged)
+        total += len(judged)
     return right, total
 
 
@@ -257,7 +249,7 @@ def _train(options: argparse.Namespace) -> None:
     seconds = time.process_time() - start
     options.output.parent.mkdir(parents=True, exist_ok=True)
     identifier.save(options.output)
-    right, total = accuracy(identifier, _with_words(held_out))
+    right, total = accuracy(identifier, held_out)
     print(f"{options.output}: {' and '.join(languages)}, {seconds:.0f} CPU seconds")
     print(f"held-out lines: {right:,} of {total:,} right ({right / total:.2%})")
 
@@ -265,23 +257,23 @@ def _train(options: argparse.Namespace) -> None:
 def _text(options: argparse.Namespace) -> tuple[tuple[str, str], Sides, Sides]:
     """Returns the languages, the training lines and the held-out lines."""
     if options.data is not None:
-        splits = generate_splits(train_size=10_000)
-        train, test = (
-            ([pair.source for pair in splits[name]], [pair.target for pair in splits[name]])
-            for name in ("train", "test")
+        codes, splits = ("en", "de"), generate_splits(train_size=10_000)
+        pairs, held_out = (
+            [(pair.source, pair.target) for pair in splits[name]] for name in ("train", "test")
         )
-        return ("en", "de"), train, test
-    if options.source is None or options.target is None:
+    elif options.source is None or options.target is None:
         raise UserError("give --data built-in, or both --source FILE and --target FILE.")
-    languages = _languages(options)
-    pairs = [*iterate_parallel([options.source, options.target], languages)]
-    if options.held_out:
-        held_out = [*iterate_parallel(options.held_out, languages)]
     else:
+        languages = _languages(options)
+        codes = languages.codes
+        pairs = [*iterate_parallel([options.source, options.target], languages)]
         held_out = pairs[::ONE_IN]
-        del pairs[::ONE_IN]
-    train, test = (([s for s, _ in part], [t for _, t in part]) for part in (pairs, held_out))
-    return (languages.source, languages.target), train, test
+        if options.held_out:
+            held_out = [*iterate_parallel(options.held_out, languages)]
+        else:
+            del pairs[::ONE_IN]
+    train, test = ([*zip(*part, strict=True)] for part in (pairs, held_out))
+    return codes, train, test
 
 
 def _languages(options: argparse.Namespace) -> Languages:
@@ -305,31 +297,28 @@ def _classify(options: argparse.Namespace) -> None:
 def _filter(options: argparse.Namespace) -> None:
     identifier = load_identifier(options.model)
     languages = _languages(options)
-    codes = languages.source, languages.target
-    if set(codes) != set(identifier.languages):
+    if set(languages.codes) != set(identifier.languages):
         raise UserError(
             f"{options.model} distinguishes {' and '.join(identifier.languages)}, not "
-            f"{' and '.join(codes)}: train a model for these."
+            f"{' and '.join(languages.codes)}: train a model for these."
         )
     pairs = iterate_parallel([options.source, options.target], languages)
-    outputs = [Path(f"{options.output}.{code}") for code in codes]
-    outputs[0].parent.mkdir(parents=True, exist_ok=True)
+    names = [Path(f"{options.output}.{code}") for code in languages.codes]
+    names[0].parent.mkdir(parents=True, exist_ok=True)
     kept = total = 0
-    with (
-        outputs[0].open("w", encoding="utf-8") as one,
-        outputs[1].open("w", encoding="utf-8") as two,
-    ):
+    with ExitStack() as stack:
+        outputs = [stack.enter_context(name.open("w", encoding="utf-8")) for name in names]
         while chunk := list(islice(pairs, 10_000)):
             sources, targets = zip(*chunk, strict=True)
             swapped = identifier.clearly_in(languages.target, sources)
             untranslated = identifier.clearly_in(languages.source, targets)
-            for (source, target), *wrong in zip(chunk, swapped, untranslated, strict=True):
+            for pair, *wrong in zip(chunk, swapped, untranslated, strict=True):
                 if not any(wrong):
-                    one.write(f"{source}\n")
-                    two.write(f"{target}\n")
                     kept += 1
+                    for output, line in zip(outputs, pair, strict=True):
+                        output.write(f"{line}\n")
             total += len(chunk)
-    print(f"{outputs[0]}, {outputs[1]}: {kept:,} of {total:,} pairs kept")
+    print(f"{names[0]}, {names[1]}: {kept:,} of {total:,} pairs kept")
 
 
 @flag_main

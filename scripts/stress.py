@@ -36,15 +36,14 @@ from nmt.checks import at_least, flag_main
 
 TRAIN = Path(__file__).parents[1] / "train.py"
 UPDATES, ACCUMULATE = 120, 3
-KINDS = ("anywhere", "accumulating", "validating", "saving", "starting")
-# Up to how many seconds after a run has reached such a moment the kill comes.
+# Moments to kill at: the kill comes up to so many seconds after a run has reached one.
 DELAYS = {
     "anywhere": 3.0,
     "accumulating": 0.005,
     "validating": 0.1,
     "saving": 0.02,
     "starting": 8.0,
-    "testing": 0.5,
+    "testing": 0.5,  # the last kill, and no other
 }
 DEFAULTS = (
     *("data=grammar", "data.grammar.train_size=900", "data.grammar.valid_size=40"),
@@ -73,7 +72,7 @@ def main(argv: Sequence[str] | None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     undisturbed, disturbed = (folder.resolve() / name for name in ("undisturbed", "disturbed"))
     finish(undisturbed, arguments.options)
-    kills = plan_kills(arguments.kills, updates=UPDATES, kinds=KINDS, seed=arguments.seed)
+    kills = plan_kills(arguments.kills, updates=UPDATES, seed=arguments.seed)
     num_deaths = train_and_kill(disturbed, arguments.options, kills)
     found = differences(undisturbed, disturbed)
     for part, names in found.items():
@@ -103,15 +102,16 @@ class Phase(NamedTuple):
     update: int
 
 
-def plan_kills(count: int, *, updates: int, kinds: Sequence[str], seed: int) -> list[Kill]:
+def plan_kills(count: int, *, updates: int, seed: int) -> list[Kill]:
     """Spreads `count` kills over the run, each kind as often; the last one hits the test."""
     draw = random.Random(seed)
     at = sorted(draw.randrange(updates) for _ in range(count))
+    *kinds, last = DELAYS
     drawn = [kinds[number % len(kinds)] for number in range(count - 1)]
     draw.shuffle(drawn)
     return [
         Kill(kind, update, draw.uniform(0, DELAYS[kind]))
-        for kind, update in zip([*drawn, "testing"], at, strict=True)
+        for kind, update in zip([*drawn, last], at, strict=True)
     ]
 
 
@@ -238,51 +238,45 @@ def differences(first: Path, second: Path) -> dict[str, list[str]]:
     for part in sorted(ours.keys() | theirs.keys()):
         mine, other = ours.get(part, {}), theirs.get(part, {})
         names = sorted(mine.keys() | other.keys())
-        found[part] = [name for name in names if not _same(mine.get(name), other.get(name))]
+        found[part] = [name for name in names if mine.get(name) != other.get(name)]
     return found
 
 
 def _contents(folder: Path) -> dict[str, dict[str, Any]]:
     """Returns for each part of a run folder its values by dotted name."""
     found: dict[str, Any] = {}
-    for name in ("last", "best"):
-        path = folder / "checkpoints" / f"{name}.ckpt"
+    for name in ("last.ckpt", "best.ckpt"):
+        path = folder / "checkpoints" / name
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-        found |= {f"{name}.ckpt: {key}": value for key, value in checkpoint.items()}
+        found |= {f"{name}: {key}": value for key, value in checkpoint.items()}
     with (folder / "metrics.csv").open(encoding="utf-8", newline="") as file:
         found["metrics.csv"] = list(csv.DictReader(file))
     found["metrics.json"] = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-    found["translations"] = {
-        path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.jsonl")
-    }
+    found["translations"] = {path.name: path.read_text("utf-8") for path in folder.glob("*.jsonl")}
     place = str(folder.resolve())
     return {part: dict(_leaves(value, "", place)) for part, value in found.items()}
 
 
 def _leaves(value: Any, name: str, folder: str) -> Iterator[tuple[str, Any]]:
-    """Yields dotted name and value of all that is no dict or list, but for times; paths relative.
+    """Yields dotted name and bits of all that is no dict or list, but for times; paths relative.
 
-    Of a dict or list it yields the length, so that an empty one counts.
+    Of a dict or list it yields the length, so that an empty one counts. `repr` distinguishes 1 from
+    1.0 and True, and 0.0 from -0.0.
     """
     if isinstance(value, Mapping):
         items = [(str(key).removeprefix(folder), inner) for key, inner in value.items()]
     elif isinstance(value, list | tuple):
         items = [(str(key), inner) for key, inner in enumerate(value)]
+    elif isinstance(value, Tensor):
+        yield name, (value.dtype, value.shape, value.numpy().tobytes())
+        return
     else:
-        yield name, value.removeprefix(folder) if isinstance(value, str) else value
+        yield name, repr(value).replace(folder, "")
         return
     yield name, len(items)
     for key, inner in items:
         if key not in TIMES:
             yield from _leaves(inner, f"{name}.{key}" if name else key, folder)
-
-
-def _same(first: Any, second: Any) -> bool:
-    if isinstance(first, Tensor) and isinstance(second, Tensor):
-        bits = [(one.dtype, one.shape, one.numpy().tobytes()) for one in (first, second)]
-        return bits[0] == bits[1]
-    # repr distinguishes 1 from 1.0 and True, 0.0 from -0.0; NaN equals NaN.
-    return type(first) is type(second) and repr(first) == repr(second)
 
 
 if __name__ == "__main__":

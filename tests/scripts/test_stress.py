@@ -1,6 +1,7 @@
 """scripts/stress.py on a toy program in train.py's place: what it kills, and what it notices."""
 
 import json
+from collections import Counter
 
 import pytest
 import torch
@@ -71,14 +72,13 @@ def test_only_the_times_of_a_run_may_differ(write_run):
 
 
 def test_kills_are_spread_over_the_run_and_end_in_its_test():
-    kinds = ["anywhere", "saving", "starting"]
-    plan = plan_kills(10, updates=100, kinds=kinds, seed=3)
+    plan = plan_kills(11, updates=100, seed=3)
     assert [kill.update for kill in plan] == sorted(kill.update for kill in plan)
-    assert {kind: [kill.kind for kill in plan].count(kind) for kind in (*kinds, "testing")} == {
-        "anywhere": 3, "saving": 3, "starting": 3, "testing": 1,
-    }  # fmt: skip
+    *kinds, last = DELAYS
+    assert Counter(kill.kind for kill in plan) == dict.fromkeys(kinds, 2) | {last: 1}
+    assert plan[-1].kind == "testing"
     assert all(0 <= kill.delay <= DELAYS[kill.kind] for kill in plan)
-    assert plan != plan_kills(10, updates=100, kinds=kinds, seed=4)
+    assert plan != plan_kills(11, updates=100, seed=4)
 
 
 @pytest.mark.parametrize("forgets", [0, 1])
@@ -87,8 +87,7 @@ def test_a_run_that_forgets_after_a_kill_is_found(tmp_path, monkeypatch, forgets
     toy.write_text(TOY.replace("FORGETS", str(forgets)), encoding="utf-8")
     monkeypatch.setattr(stress, "TRAIN", toy)
     monkeypatch.setattr(stress, "UPDATES", 20)
-    monkeypatch.setattr(stress, "KINDS", ("anywhere",))
-    monkeypatch.setitem(DELAYS, "anywhere", 0.1)
+    monkeypatch.setattr(stress, "DELAYS", {"anywhere": 0.1, "testing": 0.5})
 
     def compare(first, second):
         ends = [
