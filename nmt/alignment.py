@@ -183,22 +183,28 @@ class AttentionReader:
         columns are what had been written then, BOS first.
         """
         sources, targets = self._sides(source, target)
-        found = self._attention([(sources.ids, targets.ids)])
         of_start = torch.eye(1, 1 + len(targets.words), dtype=torch.float64)
         shares = torch.cat([of_start, F.pad(targets.shares, (1, 0))])
         written = _Side((START, *targets.words), targets.ids, shares)
-        maps = {"cross": _map(found.cross, targets, sources)}
-        if found.encoder_self is not None:
-            maps["encoder-self"] = _map(found.encoder_self, sources, sources)
-        if found.decoder_self is not None:
-            maps["decoder-self"] = _map(found.decoder_self, targets, written)
-        return maps
+        found = self._attention([(sources.ids, targets.ids)])
+        kinds = {
+            "cross": (found.cross, targets, sources),
+            "encoder-self": (found.encoder_self, sources, sources),
+            "decoder-self": (found.decoder_self, targets, written),
+        }
+        return {
+            kind: AttentionMap(rows.words, columns.words, _in_words(weights[0], rows, columns))
+            for kind, (weights, rows, columns) in kinds.items()
+            if weights is not None
+        }
 
     def _sides(self, source: str, target: str) -> tuple[_Side, _Side]:
         return self._side(source, self.source_unit), self._side(target, self.target_unit)
 
     def _side(self, text: str, unit: LengthUnit) -> _Side:
-        words, ids = split_units(text, unit), self.tokenizer.encode(text)
+        words, ids = text.split(), self.tokenizer.encode(text)
+        if unit == "character":
+            words = list("".join(words))
         if not ids:
             raise UserError(f"The text {text!r} is blank: give a sentence to show attention for.")
         shares = piece_shares(self.tokenizer, ids, unit)
@@ -207,30 +213,23 @@ class AttentionReader:
                 f"The tokenizer sees {shares.shape[1]} {unit}s in a text of {len(words)}: "
                 "use one that does not change the text, as training makes by default."
             )
-        return _Side(words, ids, shares)
+        return _Side(tuple(words), ids, shares)
 
     def _attend(self, pairs: Sequence[tuple[_Side, _Side]]) -> Iterator[WordAttention]:
-        between_pieces = self._between_pieces(
-            [(source.ids, target.ids) for source, target in pairs]
-        )
-        for (source, target), pieces in zip(pairs, between_pieces, strict=True):
-            words = reduce_to_words(pieces, target.shares, source.shares)
-            yield WordAttention(source.words, target.words, words.float().numpy())
+        found = self._attention([(source.ids, target.ids) for source, target in pairs])
+        means = found.cross.mean(2).cpu()
+        for (source, target), weights in zip(pairs, means, strict=True):
+            yield WordAttention(source.words, target.words, _in_words(weights, target, source))
 
     def _link(self, granularity: Granularity, pairs: Sequence[tuple[Ids, Ids]]) -> Iterator[Links]:
-        for (source, target), pieces in zip(pairs, self._between_pieces(pairs), strict=True):
-            weights = pieces.mean(0)
+        means = self._attention(pairs).cross.mean((1, 2)).cpu()
+        for (source, target), mean in zip(pairs, means, strict=True):
+            weights = mean[: len(target), : len(source)].double()
             if granularity == "word" and target:
                 target_shares = piece_shares(self.tokenizer, target, self.target_unit)
                 source_shares = piece_shares(self.tokenizer, source, self.source_unit)
                 weights = reduce_to_words(weights, target_shares, source_shares)
             yield attention_links(weights.numpy())
-
-    def _between_pieces(self, pairs: Sequence[tuple[Ids, Ids]]) -> Iterator[Tensor]:
-        """Yields (L, T, S) of each pair of a batch: the mean over heads of cross-attention."""
-        means = self._attention(pairs).cross.mean(2).double().cpu()
-        for weights, (source, target) in zip(means, pairs, strict=True):
-            yield weights[:, : len(target), : len(source)]
 
     @torch.inference_mode()
     def _attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> Attention:
@@ -253,17 +252,10 @@ class _Side:
     shares: Tensor
 
 
-def _map(weights: Tensor, rows: _Side, columns: _Side) -> AttentionMap:
-    """Reduces weights (1, L, H, ...) between pieces; what follows the last piece is EOS."""
-    pieces = weights[0, :, :, : len(rows.shares), : len(columns.shares)].double().cpu()
-    words = reduce_to_words(pieces, rows.shares, columns.shares)
-    return AttentionMap(rows.words, columns.words, words.float().numpy())
-
-
-def split_units(text: str, unit: LengthUnit) -> tuple[str, ...]:
-    """Returns the words of a text, or its characters that are no white space."""
-    words = text.split()
-    return tuple(words) if unit == "word" else tuple("".join(words))
+def _in_words(weights: Tensor, rows: _Side, columns: _Side) -> npt.NDArray[np.float32]:
+    """Reduces weights (..., T, S) between pieces; what follows the last piece is EOS."""
+    pieces = weights[..., : len(rows.shares), : len(columns.shares)].double().cpu()
+    return reduce_to_words(pieces, rows.shares, columns.shares).float().numpy()
 
 
 def reduce_to_words(weights: Tensor, target_shares: Tensor, source_shares: Tensor) -> Tensor:

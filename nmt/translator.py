@@ -30,7 +30,7 @@ from typing import Self
 import torch
 
 from nmt import BOS, EOS, PAD, checks
-from nmt.alignment import GRANULARITIES, AttentionReader, Granularity, Ids, Links, WordAttention
+from nmt.alignment import GRANULARITIES, AttentionReader, Granularity, Links, WordAttention
 from nmt.checkpoint import load_checkpoint
 from nmt.checks import UserError
 from nmt.data.batch import answer_in_order, collate_source, longer_side
@@ -105,12 +105,15 @@ class SentenceTranslator(ABC):
     The result for a sentence does not depend on the sentences around it. A blank sentence (nothing
     visible) has a blank translation with score 0; the model is not asked.
 
-    Args:
+    Attributes:
         tokenizer: The tokenizer the model was trained with.
         search: What `translate` uses unless told otherwise.
         source_lang: Language code.
         target_lang: Language code.
+        reader: Reads attention; None where prefixes and alignments are not to be had.
     """
+
+    reader: AttentionReader | None = None
 
     def __init__(
         self, tokenizer: Tokenizer, search: Search, *, source_lang: str, target_lang: str
@@ -181,20 +184,22 @@ class SentenceTranslator(ABC):
             if isinstance(given, str):
                 raise UserError(f"{name} is one string; give a list of them, one a sentence.")
         pairs = zip(texts, repeat("")) if prefixes is None else paired(texts, prefixes, "prefixes")
-        search = search or self.search
+        reader, search = self.reader, search or self.search
+        if reader is None and (prefixes is not None or alignment is not None):
+            raise UserError("An exported model takes no prefix and aligns nothing: leave them out.")
         blank = ScoredText((), 0.0, 0.0, True, "", None if alignment is None else ())
 
         def answer(batch: list[Sentence]) -> Iterator[Translation]:
             asked = [sentence for sentence in batch if sentence.ids]
             hypotheses = self._hypotheses(asked, search) if asked else []
             found = [self._as_texts(own, search) for own in hypotheses]
-            if alignment is not None:
+            if alignment is not None and reader is not None:
                 pairs = [
                     (sentence.ids, one.tokens)
                     for sentence, own in zip(asked, found, strict=True)
                     for one in own
                 ]
-                links = self._links(pairs, alignment, batch_tokens)
+                links = reader.links(pairs, alignment, batch_tokens=batch_tokens)
                 found = [tuple(replace(one, alignment=next(links)) for one in own) for own in found]
             answers = iter(found)
             for sentence in batch:
@@ -243,22 +248,15 @@ class SentenceTranslator(ABC):
     def _hypotheses(self, batch: Sequence[Sentence], search: Search) -> list[list[Hypothesis]]:
         """Translates a batch, in which no sentence is blank."""
 
-    @abstractmethod
-    def _links(
-        self, pairs: Sequence[tuple[Ids, Ids]], granularity: Granularity, batch_tokens: int
-    ) -> Iterator[Links]:
-        """Yields the links between each source and its translation."""
-
 
 class Translator(SentenceTranslator):
     """A model, its tokenizer and a search.
 
-    The model is put into eval mode; translation happens on its device. Other arguments are those
-    of `SentenceTranslator`; languages say whether words or characters are aligned.
-
-    Attributes:
-        reader: Of the model's attention.
+    The model is put into eval mode, and translates on its device. Its languages say whether words
+    or characters are aligned.
     """
+
+    reader: AttentionReader
 
     def __init__(
         self,
@@ -374,11 +372,6 @@ class Translator(SentenceTranslator):
             forbidden_ids=self.tokenizer.forbidden_ids,
             prefixes=prefixes if any(prefixes) else None,
         )
-
-    def _links(
-        self, pairs: Sequence[tuple[Ids, Ids]], granularity: Granularity, batch_tokens: int
-    ) -> Iterator[Links]:
-        return self.reader.links(pairs, granularity, batch_tokens=batch_tokens)
 
     def _target_ids(self, target: str | Sequence[int]) -> Sequence[int]:
         if isinstance(target, str):

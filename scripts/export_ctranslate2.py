@@ -1,7 +1,7 @@
 """Exports a Transformer: python scripts/export_ctranslate2.py CHECKPOINT DIR [--quantization int8].
 
-What is written: `nmt.export.folder`. Use it with `scripts/translate.py DIR --engine ctranslate2`,
-or with CTranslate2 alone as the README.md in the folder says.
+What is written: `nmt.export.conversion`. Use it with `scripts/translate.py DIR --engine
+ctranslate2`, or with CTranslate2 alone as the README.md in the folder says.
 """
 
 import argparse
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from nmt.checks import flag_main
-from nmt.export.folder import export_checkpoint
+from nmt.export.conversion import QUANTIZATIONS, export_checkpoint
 
 
 @flag_main
@@ -21,8 +21,8 @@ def main(argv: Sequence[str] | None) -> None:
     parser.add_argument(
         "--quantization",
         default="float32",
-        metavar="TYPE",
-        help="how weights are stored: float32 (default), float16, int8, ...",
+        choices=QUANTIZATIONS,
+        help="how weights are stored (%(default)s)",
     )
     options = parser.parse_args(argv)
     export_checkpoint(options.checkpoint, options.folder, quantization=options.quantization)

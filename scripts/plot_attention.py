@@ -1,7 +1,4 @@
-"""Draws what a model looks at: python scripts/plot_attention.py CHECKPOINT --source TEXT.
-
-Options: `python scripts/plot_attention.py --help`.
-"""
+"""Draws what a model looks at: python scripts/plot_attention.py CHECKPOINT --source TEXT."""
 
 import sys
 

@@ -1,7 +1,4 @@
-"""Translates text line by line: python scripts/translate.py CHECKPOINT < in.txt > out.txt.
-
-Options and format: `nmt.cli.translate`.
-"""
+"""Translates text: python scripts/translate.py CHECKPOINT < in.txt > out.txt."""
 
 import sys
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from nmt.alignment import AttentionMap
-from nmt.checks import UserError, at_least, flag_main
+from nmt.checks import UserError, at_least, between, flag_main
 from nmt.decoding.greedy import GreedySearch
-from nmt.evaluation.figures import draw_attention, save_as
+from nmt.evaluation.figures import draw_attention, save_as, save_figure
 from nmt.translator import Translator
 
 TITLES = {
@@ -27,7 +27,6 @@ TITLES = {
     "encoder-self": "source words (rows) look at source words",
     "decoder-self": "target words (rows) look at what is written already",
 }
-_ENDINGS = (".png", ".svg", ".pdf")
 
 
 @flag_main
@@ -50,14 +49,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--kind", choices=tuple(TITLES), help="draw this attention only (default: all there are)")
     add("--layer", type=int, metavar="N", help="draw this layer only, from 1 (default: all)")
     add("--heads", action="store_true", help="a panel a head (default: their mean)")
-    add(
-        "--output",
-        type=Path,
-        default=Path(),
-        metavar="PATH",
-        help="a folder for a PNG and an SVG each (default: this one), or a .png, .svg or .pdf "
-        "file for one attention (default: cross)",
-    )
+    output = "a folder for PNG and SVG (default: this one), or a .png, .svg or .pdf for one kind"
+    add("--output", type=Path, default=Path(), metavar="PATH", help=output)
     add("--threads", type=int, default=1, metavar="N", help="CPU threads (default: 1)")
     return parser
 
@@ -75,31 +68,29 @@ def _run(options: argparse.Namespace) -> list[Path]:
     if options.kind is not None and options.kind not in maps:
         raise UserError(f"This model has no {options.kind} attention: choose from {list(maps)}.")
     output: Path = options.output
-    if output.suffix.lower() in _ENDINGS and not output.is_dir():
+    if output.suffix.lower() in (".png", ".svg", ".pdf") and not output.is_dir():
         kind = options.kind or "cross"
         output.parent.mkdir(parents=True, exist_ok=True)
         return [save_as(_draw(kind, maps[kind], options), output)]
     output.mkdir(parents=True, exist_ok=True)
-    return [
-        save_as(figure, output / f"attention-{kind}{ending}")
-        for kind in (maps if options.kind is None else [options.kind])
-        for figure in [_draw(kind, maps[kind], options)]
-        for ending in _ENDINGS[:2]
-    ]
+    paths = []
+    for kind in maps if options.kind is None else [options.kind]:
+        paths += save_figure(_draw(kind, maps[kind], options), output, f"attention-{kind}")
+    return paths
 
 
 def _draw(kind: str, shown: AttentionMap, options: argparse.Namespace) -> Figure:
     count = len(shown.weights)
-    if options.layer is not None and not 1 <= options.layer <= count:
-        raise UserError(f"layer is {options.layer}, but there are {count}: choose 1 to {count}.")
+    if options.layer is not None:
+        between("layer", options.layer, 1, count)
     layers = range(count) if options.layer is None else [options.layer - 1]
     weights = shown.weights[list(layers)]
-    names = [[f"layer {layer + 1}"] for layer in layers]
+    names = [[f"layer {layer + 1}" for layer in layers]]
     if options.heads:
         heads = range(1, weights.shape[1] + 1)
-        names = [[f"{name}, head {head}" for head in heads] for (name,) in names]
-    else:  # side by side
-        weights, names = weights.mean(1)[None], [[name for (name,) in names]]
+        names = [[f"{name}, head {head}" for head in heads] for name in names[0]]
+    else:
+        weights = weights.mean(1)[None]  # side by side
     return draw_attention(
         weights, rows=shown.rows, columns=shown.columns, names=names, title=TITLES[kind]
     )

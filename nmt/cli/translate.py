@@ -25,7 +25,6 @@ import gzip
 import logging
 import os
 import sys
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, fields
@@ -66,10 +65,7 @@ def main(argv: Sequence[str] | None) -> None:
         import torch
 
         torch.set_num_threads(options.threads)
-    try:
-        _run(options)
-    except (EOFError, zlib.error) as error:
-        raise UserError(f"a .gz file is damaged ({error}): compress it again.") from error
+    _run(options)
 
 
 def parser() -> argparse.ArgumentParser:

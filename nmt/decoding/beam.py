@@ -58,8 +58,9 @@ class BeamSearch(Search):
     def _find(
         self, model: EncoderDecoder, state: Any, source: Tensor, constraints: Constraints
     ) -> list[list[Hypothesis]]:
-        finished = BestList(len(source), self.num_hypotheses, source.device)
-        cut = BestList(len(source), self.num_hypotheses, source.device)
+        shape = (len(source), self.num_hypotheses)
+        finished = BestList(shape, self.length_penalty, source.device)
+        cut = BestList(shape, self.length_penalty, source.device)
         enough = math.inf if self.patience is None else self.patience * self.beam_size
         beam = _first_beam(constraints.limits)
         while True:
@@ -91,19 +92,14 @@ class BeamSearch(Search):
         if beam.length < self.min_length:  # then nothing ends
             return longer
         ended = longer.prefixes[..., -1] == EOS
-        self._list(finished, longer, ended)
+        finished.add(longer, ended)
         if beam.length < beam.lowest_limit:
             return longer.without(ended)
         at_limit = (beam.limits == beam.length).unsqueeze(-1)
         possible = (ended & longer.log_probs.isfinite()).float()
         num_ended = torch.zeros_like(beam.log_probs).scatter_add(1, parents, possible)
-        self._list(cut, beam, at_limit & (num_ended == 0))
+        cut.add(beam, at_limit & (num_ended == 0))
         return longer.without(ended | at_limit)
-
-    def _list(self, best: BestList, beam: _Beam, which: Tensor) -> None:
-        scores = beam.log_probs / beam.length**self.length_penalty
-        scores = scores.masked_fill(~which, -math.inf)
-        best.add(beam.sentences, beam.prefixes, beam.log_probs, scores)
 
     def _attainable(self, beam: _Beam) -> Tensor:
         """Returns a bound on the scores of all that can become of a beam: (B,)."""
@@ -197,32 +193,28 @@ class BestList:
     """The best hypotheses of every sentence so far, best first: a few places to compete for.
 
     Attributes:
-        scores: (B, num_places) float32, falling, -inf where a place is free.
+        scores: `shape`, (B, places) float32, falling, -inf where a place is free.
         num_added: (B,) int64, how many have competed.
     """
 
-    def __init__(self, num_sentences: int, num_places: int, device: torch.device) -> None:
-        shape = (num_sentences, num_places)
+    def __init__(self, shape: tuple[int, int], length_penalty: float, device: torch.device) -> None:
         self.scores = torch.full(shape, -math.inf, device=device)
-        self.num_added = torch.zeros(num_sentences, dtype=torch.long, device=device)
+        self.num_added = torch.zeros(shape[0], dtype=torch.long, device=device)
+        self._length_penalty = length_penalty
         self._log_probs = torch.full(shape, -math.inf, device=device)
         self._prefixes = torch.full((*shape, 1), BOS, device=device)  # (B, places, 1 + longest)
 
-    def add(self, sentences: Tensor, prefixes: Tensor, log_probs: Tensor, scores: Tensor) -> None:
-        """Lets hypotheses compete for a place; a score of -inf never gets one.
-
-        Args:
-            sentences: (B',) int64, the sentences that the rows of the rest belong to.
-            prefixes: (B', beam, 1 + length) int64, BOS and tokens; at least as long as all before.
-            log_probs: (B', beam).
-            scores: (B', beam).
-        """
+    def add(self, beam: _Beam, which: Tensor) -> None:
+        """Lets hypotheses, true in `which` (B', beam), compete; none is shorter than any before."""
+        sentences = beam.sentences
+        scores = beam.log_probs / beam.length**self._length_penalty
+        scores = scores.masked_fill(~which, -math.inf)
         self.num_added[sentences] += scores.isfinite().sum(1)
-        missing = prefixes.shape[-1] - self._prefixes.shape[-1]
+        missing = beam.prefixes.shape[-1] - self._prefixes.shape[-1]
         self._prefixes = F.pad(self._prefixes, (0, missing), value=PAD)
         all_scores = torch.cat([self.scores[sentences], scores], 1)
-        all_log_probs = torch.cat([self._log_probs[sentences], log_probs], 1)
-        all_prefixes = torch.cat([self._prefixes[sentences], prefixes], 1)
+        all_log_probs = torch.cat([self._log_probs[sentences], beam.log_probs], 1)
+        all_prefixes = torch.cat([self._prefixes[sentences], beam.prefixes], 1)
         self.scores[sentences], winners = all_scores.topk(self.scores.shape[1], 1)
         self._log_probs[sentences] = all_log_probs.gather(1, winners)
         self._prefixes[sentences] = take(all_prefixes, winners)

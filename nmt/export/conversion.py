@@ -1,24 +1,36 @@
-"""Expresses a Transformer of this package in CTranslate2's terms, weight for weight.
+"""Exports a Transformer to CTranslate2: its weights in the engine's terms, in a folder.
 
 Both compute the same function: pre-norm with RMSNorm and a last norm in either stack, SwiGLU,
 rotary positions on half-split heads (or a table added to the embeddings), grouped key and value
-heads, one tied embedding scaled by sqrt(D), no biases.
+heads, one tied embedding scaled by sqrt(D), no biases. The folder holds
+
+    model.bin, config.json, shared_vocabulary.json   CTranslate2's
+    spm.model                                        the SentencePiece model
+    nmt.json                                         languages, the search the run was tested with,
+                                                     the most tokens with EOS, if limited
+    README.md                                        how to use it without nmt
 """
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nmt import BOS, EOS, UNK
-from nmt.checks import UserError, one_of
+from nmt.checkpoint import load_checkpoint
+from nmt.checks import UserError
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.models.positions import sinusoidal_table
 from nmt.models.transformer import RMS_NORM_EPSILON, DecoderLayer, EncoderLayer, Transformer
 from nmt.tokenizer import Tokenizer
 
+FORMAT_VERSION = 1
+DESCRIPTION = "nmt.json"
+TOKENIZER = "spm.model"
 QUANTIZATIONS = (
     *("float32", "float16", "bfloat16", "int16"),
     *("int8", "int8_float32", "int8_float16", "int8_bfloat16"),
@@ -26,19 +38,76 @@ QUANTIZATIONS = (
 SINUSOIDAL_POSITIONS = 2048  # rows of the table that is written; nmt computes them without end
 
 
-def import_ctranslate2() -> Any:
-    """Returns the engine's package.
+def export_checkpoint(
+    checkpoint: str | Path, folder: str | Path, *, quantization: str = "float32"
+) -> None:
+    """Writes a folder that `ctranslate2.Translator` loads.
+
+    Args:
+        checkpoint: A `.ckpt` file of a Transformer.
+        folder: New, or empty.
+        quantization: How weights are stored, one of `QUANTIZATIONS`.
 
     Raises:
-        UserError: It is not installed.
+        UserError: The folder is in use, CTranslate2 has no such model, or it is not installed.
     """
-    try:
-        import ctranslate2
-    except ImportError as error:
-        raise UserError(
-            f"CTranslate2 cannot be imported ({error}): install it with pip install 'nmt[export]'."
-        ) from error
-    return ctranslate2
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} exists and is not an empty folder: give the name of a new one.")
+    trained = load_checkpoint(checkpoint)
+    spec = to_ctranslate2(trained.model, trained.tokenizer, quantization=quantization)
+    description = {
+        "format_version": FORMAT_VERSION,
+        "source_lang": trained.source_lang,
+        "target_lang": trained.target_lang,
+        "lowercase": trained.tokenizer.lowercase,
+        "decoding": trained.config["decoding"],
+        "max_positions": position_limit(trained.model),
+        "quantization": quantization,
+        "updates": trained.updates,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    spec.save(str(folder))
+    (folder / TOKENIZER).write_bytes(trained.tokenizer.model)
+    (folder / "README.md").write_text(_readme(description, trained.tokenizer), encoding="utf-8")
+    # Last, so that a folder whose writing was interrupted is none.
+    (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+
+
+def _readme(description: dict[str, Any], tokenizer: Tokenizer) -> str:
+    languages = f"{description['source_lang']}-{description['target_lang']}"
+    lowercase = "\ntext = text.lower()  # and no capitals" if description["lowercase"] else ""
+    never = json.dumps([[piece] for piece in tokenizer.pieces(tokenizer.forbidden_ids)])
+    return f"""# {languages} translation model for CTranslate2
+
+A Transformer trained with nmt ({description["updates"]} updates), stored as \
+{description["quantization"]}.
+
+With nmt: `python scripts/translate.py FOLDER --engine ctranslate2 < in.txt > out.txt`
+
+Without nmt, after `pip install ctranslate2 sentencepiece`:
+
+```python
+import ctranslate2, sentencepiece
+
+pieces = sentencepiece.SentencePieceProcessor(model_file="spm.model")
+translator = ctranslate2.Translator(".", device="cpu")
+text = " ".join("A sentence.".split())  # the model knows single spaces only{lowercase}
+(result,) = translator.translate_batch(
+    [pieces.encode(text, out_type=str)],
+    beam_size=5,
+    patience=2,  # stop when 2 x beam_size hypotheses have ended
+    max_input_length=0,  # else CTranslate2 cuts what is longer than 1024 pieces
+    max_decoding_length=1024,  # else it cuts what is longer than 256
+    min_decoding_length=0,
+    return_end_token=True,  # else the length penalty does not count it
+    suppress_sequences={never},
+)
+print(pieces.decode([piece for piece in result.hypotheses[0] if piece != "</s>"]))
+```
+
+`</s>` is added to the source by CTranslate2; scores are log p / length^length_penalty.
+"""
 
 
 def to_ctranslate2(model: EncoderDecoder, tokenizer: Tokenizer, *, quantization: str) -> Any:
@@ -50,9 +119,8 @@ def to_ctranslate2(model: EncoderDecoder, tokenizer: Tokenizer, *, quantization:
         quantization: How weights are stored, one of `QUANTIZATIONS`.
 
     Raises:
-        UserError: The engine has no such model or quantization, or is not installed.
+        UserError: The engine has no such model, or is not installed.
     """
-    one_of("quantization", quantization, QUANTIZATIONS)
     transformer = _supported(model)
     spec = _empty_spec(transformer)
     spec.encoder.embeddings[0].weight = _array(transformer.embedding.table.weight)
@@ -156,3 +224,14 @@ def _fill_positions(spec: Any, model: Transformer) -> None:
 def _array(tensor: Tensor) -> Any:
     """Returns a copy: quantization works in place."""
     return tensor.detach().to("cpu", torch.float32, copy=True).numpy()
+
+
+def import_ctranslate2() -> Any:
+    """Returns the engine's package; raises UserError where it is not installed."""
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise UserError(
+            f"CTranslate2 cannot be imported ({error}): install it with pip install 'nmt[export]'."
+        ) from error
+    return ctranslate2

@@ -15,21 +15,19 @@ then holds a forbidden piece, or passed its limit, is searched again without tho
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 from nmt import EOS
-from nmt.alignment import Granularity, Links
 from nmt.checkpoint import build
-from nmt.checks import UserError
+from nmt.checks import UserError, between
 from nmt.data.batch import collate_source
 from nmt.decoding.beam import BeamSearch
 from nmt.decoding.greedy import GreedySearch
 from nmt.decoding.search import Hypothesis, Search
-from nmt.export.conversion import import_ctranslate2
-from nmt.export.folder import DESCRIPTION, FORMAT_VERSION, TOKENIZER
+from nmt.export.conversion import DESCRIPTION, FORMAT_VERSION, TOKENIZER, import_ctranslate2
 from nmt.tokenizer import Tokenizer
 from nmt.translator import Sentence, SentenceTranslator
 
@@ -41,7 +39,7 @@ class ExportedTranslator(SentenceTranslator):
 
     Args:
         engine: The `ctranslate2.Translator` of the folder.
-        description: What `nmt.export.folder` wrote about it.
+        description: What `export_checkpoint` wrote about it.
         tokenizer: The model's.
 
     Raises:
@@ -78,9 +76,7 @@ class ExportedTranslator(SentenceTranslator):
         kind, _, index = device.partition(":")
         try:
             description = json.loads(Path(folder, DESCRIPTION).read_text(encoding="utf-8"))
-            version = description["format_version"]
-            if version != FORMAT_VERSION:
-                raise ValueError(f"format_version {version}, this version reads {FORMAT_VERSION}")
+            between("format_version", description["format_version"], 1, FORMAT_VERSION)
             tokenizer = Tokenizer(
                 Path(folder, TOKENIZER).read_bytes(),
                 lowercase=description.get("lowercase", False),
@@ -98,8 +94,6 @@ class ExportedTranslator(SentenceTranslator):
 
     def _hypotheses(self, batch: Sequence[Sentence], search: Search) -> list[list[Hypothesis]]:
         beam = _as_beam(search)
-        if any(sentence.prefix for sentence in batch):
-            raise UserError("An exported model takes no prefix: leave prefixes out.")
         limits = self._limits(batch, beam)
         sources = [[self._pieces[token] for token in sentence.ids] for sentence in batch]
         found = []
@@ -115,9 +109,6 @@ class ExportedTranslator(SentenceTranslator):
                 own = self._suppressed(source, limit, beam)
             found.append(own)
         return found
-
-    def _links(self, pairs: Any, granularity: Granularity, batch_tokens: int) -> Iterator[Links]:
-        raise UserError("An exported model aligns nothing: leave alignment out.")
 
     def _limits(self, batch: Sequence[Sentence], search: BeamSearch) -> list[int]:
         """Returns the most tokens of each translation, EOS not counted."""

@@ -109,7 +109,7 @@ def test_the_program_draws_what_there_is_and_names_the_files(tokenizer, tmp_path
     # Without a target: the model's own translation, here of one layer.
     assert main([*arguments, "--kind", "cross", "--layer", "2", "--heads"]) == 0
     assert main([*arguments, "--kind", "cross", "--layer", "3", "--target", TARGET]) == 1
-    assert capsys.readouterr().err == "error: layer is 3, but there are 2: choose 1 to 2.\n"
+    assert capsys.readouterr().err == "error: layer is 3; it must be a number from 1 to 2.\n"
 
 
 def test_the_program_warns_of_characters_without_a_font(tokenizer, tmp_path, capsys):

@@ -344,14 +344,6 @@ def test_messages_do_not_mix_into_translations_where_standard_error_is_closed(ch
     assert done.stdout.startswith(as_file(expected))
 
 
-def test_a_damaged_archive_is_an_error(translate, tmp_path, capsys):
-    path = tmp_path / "text.gz"
-    path.write_bytes(gzip.compress(SOURCE)[:-9])
-    status, _ = translate(b"", "--input", str(path))
-    assert status == 1
-    assert capsys.readouterr().err.startswith("error: ")
-
-
 def run_script(checkpoint, folder, **options):
     environment = {
         **os.environ,

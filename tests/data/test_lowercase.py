@@ -83,8 +83,8 @@ def test_an_average_keeps_it_and_refuses_to_mix(checkpoint, cased_checkpoint, tm
 
 def test_an_export_lowercases_with_and_without_this_package(checkpoint, tmp_path, caplog):
     pytest.importorskip("ctranslate2", reason="needs pip install 'nmt[export]'")
+    from nmt.export.conversion import export_checkpoint
     from nmt.export.engine import ExportedTranslator
-    from nmt.export.folder import export_checkpoint
 
     export_checkpoint(checkpoint, tmp_path / "new")
     exported = ExportedTranslator.from_folder(tmp_path / "new", threads=1)
