@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import functools
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,19 +20,18 @@ from torch import Tensor, nn
 
 from nmt.models.attention import (
     AdditiveAttention,
+    Attend,
     SelfAttention,
     additive_attention,
     dot_product_weights,
-    merge_heads,
 )
 from nmt.models.encoder_attention import EncoderAttention, dense_mask
-from scripts.benchmarks.timing import isolated, numbers, peak_memory
+from scripts.benchmarks.timing import clock_of, isolated, numbers, peak_memory
 
 NUM_HEADS = 8
 WINDOW = 64  # as in the block-sparse kernels
 RANDOM_FEATURES = 64
 PATH_LENGTH_OF = 512  # tokens, for which paths are counted
-DIRECTIONS = ("forward", "both")
 _FIT_POINTS = 4
 Layer = Callable[[Tensor], Tensor]
 Passes = Callable[[int], Callable[[], None]]  # of a length
@@ -92,7 +90,7 @@ def _measure_series(
     mib = arguments.mib if arguments.device == "cpu" else None
     for length in sorted(arguments.lengths):
         point: dict[str, Any] = {"length": length, "forward": {}, "both": {}}
-        for direction in DIRECTIONS:
+        for direction in ("forward", "both"):
             passes = functools.partial(_one_pass, mechanism, direction == "both", arguments)
             for quantity, measure in {"seconds": _time, "mib": _memory}.items():
                 task = functools.partial(measure, passes, length, arguments)
@@ -127,9 +125,14 @@ def _one_pass(
 
 
 def _time(passes: Passes, length: int, arguments: argparse.Namespace) -> float:
-    work = passes(length)
+    work, clock = passes(length), clock_of(arguments.device)
     work()
-    return statistics.median(_seconds(work, arguments.device) for _ in range(arguments.rounds))
+    seconds = []
+    for _ in range(arguments.rounds):
+        start = clock()
+        work()
+        seconds.append(clock() - start)
+    return statistics.median(seconds)
 
 
 def _memory(passes: Passes, length: int, arguments: argparse.Namespace) -> float:
@@ -142,19 +145,6 @@ def _memory(passes: Passes, length: int, arguments: argparse.Namespace) -> float
     before = torch.cuda.memory_allocated()
     work()
     return (torch.cuda.max_memory_allocated() - before) / 2**20
-
-
-def _seconds(work: Callable[[], None], device: str) -> float:
-    """CPU time on a CPU: that of one thread is the wall time of an idle machine."""
-    if device == "cpu":
-        start = time.process_time()
-        work()
-        return time.process_time() - start
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    work()
-    torch.cuda.synchronize()
-    return time.perf_counter() - start
 
 
 @dataclass(frozen=True)
@@ -194,32 +184,28 @@ def additive(x: Tensor) -> Layer:
     return forward
 
 
+def self_attention(x: Tensor, attend: Attend, num_kv_heads: int = NUM_HEADS) -> Layer:
+    """Makes a layer whose heads read in the given way."""
+    heads = {"num_heads": NUM_HEADS, "num_kv_heads": num_kv_heads}
+    layer = SelfAttention(x.shape[-1], **heads, dropout=0.0).to(x)
+    return lambda inputs: layer(*layer.project(inputs, None), attend)
+
+
 def by_hand(x: Tensor) -> Layer:
     """Makes softmax(Q K^T / sqrt(d)) V with the weights written down."""
-    attention = _self_attention(x, NUM_HEADS)
 
-    def forward(inputs: Tensor) -> Tensor:
-        query, keys, values = attention.project(inputs, None)
-        output: Tensor = attention.output(
-            merge_heads(dot_product_weights(query, keys, None) @ values)
-        )
-        return output
+    def attend(query: Tensor, keys: Tensor, values: Tensor, *, dropout: float = 0.0) -> Tensor:
+        return dot_product_weights(query, keys, None) @ values
 
-    return forward
+    return self_attention(x, attend)
 
 
 def encoder(kind: str, num_kv_heads: int = NUM_HEADS) -> Callable[[Tensor], Layer]:
     """Makes one of the encoder's mechanisms; the mask, one for all layers, is made beforehand."""
 
     def make(x: Tensor) -> Layer:
-        attention = _self_attention(x, num_kv_heads)
-        attend = encoder_attention(kind, x.shape[-1]).to(x.device).of_layers(x, None, None)[0]
-
-        def forward(inputs: Tensor) -> Tensor:
-            output: Tensor = attention(*attention.project(inputs, None), attend)
-            return output
-
-        return forward
+        attend, *_ = encoder_attention(kind, x.shape[-1]).to(x.device).of_layers(x, None, None)
+        return self_attention(x, attend, num_kv_heads)
 
     return make
 
@@ -272,9 +258,3 @@ def path_length(mechanism: Mechanism, length: int = PATH_LENGTH_OF) -> int | Non
             return None
         read, layers = further, layers + 1
     return layers
-
-
-def _self_attention(x: Tensor, num_kv_heads: int) -> SelfAttention:
-    return SelfAttention(
-        x.shape[-1], num_heads=NUM_HEADS, num_kv_heads=num_kv_heads, dropout=0.0
-    ).to(x)

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 
+import torch
+
 MIB = 2**20
 
 
@@ -35,6 +37,21 @@ def interleaved_rates(
         for name, work in sides.items():
             rates[name].append(rate_of(work, seconds / rounds / len(sides)))
     return {name: statistics.median(values) for name, values in rates.items()}
+
+
+def clock_of(device: str, *, wall: bool = False, waits: bool = True) -> Callable[[], float]:
+    """Returns CPU time for a CPU, or wall time: for a GPU always.
+
+    `waits` for the GPU: right for stages, but then it idles in between.
+    """
+    if device == "cpu":
+        return time.perf_counter if wall else time.process_time
+
+    def finished() -> float:
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
+    return finished if waits else time.perf_counter
 
 
 def rate_of(

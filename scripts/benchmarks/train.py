@@ -27,7 +27,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -48,7 +47,7 @@ from nmt.data.datamodule import TranslationDataModule
 from nmt.study.findings.cost import count_training_flops
 from nmt.training.machine import precision_of_run
 from nmt.training.run import build_module, build_trainer
-from scripts.benchmarks.timing import rate_of, status_mib
+from scripts.benchmarks.timing import clock_of, rate_of, status_mib
 
 # Beside the files of conf/model: 3 + 3 layers with the defaults of other toolkits. A feed-forward
 # of 1024 has two matrices with ReLU and three with SwiGLU, where 684 makes the same size.
@@ -298,11 +297,12 @@ class Training:
     def round(self, *, waits: bool) -> Figures:
         """Makes the same updates as every round; returns seconds by stage, rates and the peak."""
         matmul = self._matmul_rate()
-        cuda = self._setting.device == "cuda"
+        setting = self._setting
+        cuda = setting.device == "cuda"
         with tempfile.TemporaryDirectory(prefix="nmt-train-") as folder:
             self._config.run_dir = folder
             trainer = build_trainer(self._config)
-            stopwatch = Stopwatch(clock_of(self._setting, waits=waits))
+            stopwatch = Stopwatch(clock_of(setting.device, wall=setting.wall, waits=waits))
             trainer.profiler = stopwatch  # type: ignore[attr-defined]
             if cuda:
                 torch.cuda.reset_peak_memory_stats()
@@ -321,12 +321,13 @@ class Training:
 
     def _matmul_rate(self) -> float:
         """Operations a second of `torch.mm`: of the feed-forward's size; on a GPU its best."""
+        setting = self._setting
         rows, width = int(self._config.data.token_budget), int(self._config.model.width)
-        sizes = (_PEAK_SIZE,) * 3 if self._setting.device == "cuda" else (rows, width, 4 * width)
+        sizes = (_PEAK_SIZE,) * 3 if setting.device == "cuda" else (rows, width, 4 * width)
         fp32 = precision_of_run(self._config) == "32-true"
         dtype = torch.float32 if fp32 else torch.bfloat16
-        x = torch.randn(*sizes[:2], device=self._setting.device, dtype=dtype)
-        weight = torch.randn(*sizes[1:], device=self._setting.device, dtype=dtype)
+        x = torch.randn(*sizes[:2], device=setting.device, dtype=dtype)
+        weight = torch.randn(*sizes[1:], device=setting.device, dtype=dtype)
         operations: int = 2 * sizes[0] * sizes[1] * sizes[2]
 
         def work() -> int:
@@ -334,7 +335,7 @@ class Training:
             return operations
 
         work()
-        return rate_of(work, 0.2, clock_of(self._setting, waits=True))
+        return rate_of(work, 0.2, clock_of(setting.device, wall=setting.wall))
 
 
 def padding_of(batches: Sequence[Batch]) -> float:
@@ -378,18 +379,3 @@ class Stopwatch(Profiler):
         if self.laps:
             self.laps[-1][self._enclosing[-1]] += now - self._mark
         self._mark = now
-
-
-def clock_of(setting: Setting, *, waits: bool) -> Callable[[], float]:
-    """Returns CPU time for a CPU, wall time for a GPU or beside busy processes.
-
-    `waits` for the GPU: right for stages, but then it idles in between.
-    """
-    if setting.device == "cpu":
-        return time.perf_counter if setting.wall else time.process_time
-
-    def finished() -> float:
-        torch.cuda.synchronize()
-        return time.perf_counter()
-
-    return finished if waits else time.perf_counter
