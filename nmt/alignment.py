@@ -75,12 +75,9 @@ class AlignmentScores:
 def score_alignment(
     found: Sequence[Links], *, sure: Sequence[Links], possible: Sequence[Links]
 ) -> AlignmentScores:
-    """Scores the links of a corpus.
+    """Scores the links of each sentence of a corpus; there must be some, and sure gold links.
 
-    Args:
-        found: The links of each sentence.
-        sure: Its sure gold links.
-        possible: Its possible gold links; sure ones count as possible whether listed here or not.
+    Sure links count as possible whether they are listed there or not.
     """
     num_found, num_sure = sum(map(len, found)), sum(map(len, sure))
     hits_sure = hits_possible = 0
@@ -128,20 +125,14 @@ class AttentionMap:
 
 @dataclass(frozen=True)
 class AttentionReader:
-    """Reads what a model looks at, teacher-forced, in words.
+    """Reads what a model in eval mode looks at, teacher-forced, in words.
 
     Its methods raise `UserError` where the model has no attention over words, and for blank texts.
-
-    Attributes:
-        model: In eval mode.
-        tokenizer: The model's.
-        source_unit: What a word is.
-        target_unit: What a word is.
     """
 
     model: EncoderDecoder
     tokenizer: Tokenizer
-    source_unit: LengthUnit
+    source_unit: LengthUnit  # what a word is
     target_unit: LengthUnit
 
     def attentions(
@@ -149,10 +140,7 @@ class AttentionReader:
     ) -> Iterator[WordAttention]:
         """Yields the word attention of each source and given translation, in order.
 
-        Args:
-            pairs: Texts.
-            batch_tokens: Most tokens of a side in a batch, as in `answer_in_order`.
-            chunk_size: Pairs read ahead, whose attention is in memory at once.
+        As in `answer_in_order`; the attention of a chunk is in memory at once.
         """
         return answer_in_order(
             (self._sides(*pair) for pair in pairs),
@@ -167,11 +155,8 @@ class AttentionReader:
     ) -> Iterator[Links]:
         """Yields the links of each pair, in order, by the mean over all layers and heads.
 
-        Args:
-            pairs: Ids of source (at least one) and translation, without special ids. An empty
-                translation has no links.
-            granularity: Links between words or between pieces.
-            batch_tokens: Most tokens of a side in a batch, as in `answer_in_order`.
+        A pair is the ids of a source (at least one) and of its translation, without special ids.
+        An empty translation has no links.
         """
         answer = partial(self._link, granularity)
         return answer_in_order(pairs, longer_side, answer, batch_tokens=batch_tokens)

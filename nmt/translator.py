@@ -84,19 +84,12 @@ class Translation:
 
 @dataclass(frozen=True)
 class Sentence:
-    """What is to be translated.
-
-    Attributes:
-        line: Its number.
-        text: As given.
-        ids: Its tokens without EOS; none where it is blank.
-        prefix: What its translation begins with, or blank.
-    """
+    """What is to be translated."""
 
     line: int
     text: str
-    ids: list[int]
-    prefix: str
+    ids: list[int]  # without EOS; none where it is blank
+    prefix: str  # what the translation begins with, or blank
 
 
 class SentenceTranslator(ABC):
@@ -339,11 +332,8 @@ class Translator(SentenceTranslator):
     def attention(self, source: str, target: str) -> WordAttention:
         """Returns which source words the model looks at for each word of a given translation.
 
-        See `nmt.alignment`; for many pairs use `attentions`.
-
         Raises:
-            UserError: The model has no attention, or attends to memory slots, which are no
-                words; or a text is blank.
+            UserError: The model has no attention over words, or a text is blank.
         """
         (attention,) = self.attentions([(source, target)])
         return attention

@@ -122,10 +122,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def search_for(search: Search, options: argparse.Namespace) -> Search:
-    """Returns the search of a checkpoint, changed as the options say.
-
-    What the old and the new kind of search have in common is kept.
-    """
+    """Returns the search of a checkpoint, changed as the options say; what both have is kept."""
     from nmt.decoding.beam import BeamSearch
     from nmt.decoding.sampling import Sampling
 

@@ -126,14 +126,9 @@ class Search(ABC):
 class Constraints:
     """What hypotheses of one batch may be: every search asks before it chooses.
 
-    Args:
-        min_length: EOS is not chosen before this many tokens.
-        limits: (B,) int64, tokens that each sentence may have, EOS aside.
-        forbidden_ids: Ids never to emit unless a prefix has them.
-        prefixes: For each sentence the tokens that its hypotheses begin with.
-
     Attributes:
-        limits: The same, but at least as many as its prefix has.
+        limits: (B,) int64, tokens that each sentence may have, EOS aside; as many as its prefix
+            has at the least.
     """
 
     def __init__(

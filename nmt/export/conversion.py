@@ -41,12 +41,7 @@ SINUSOIDAL_POSITIONS = 2048  # rows of the table that is written; nmt computes t
 def export_checkpoint(
     checkpoint: str | Path, folder: str | Path, *, quantization: str = "float32"
 ) -> None:
-    """Writes a folder that `ctranslate2.Translator` loads.
-
-    Args:
-        checkpoint: A `.ckpt` file of a Transformer.
-        folder: New, or empty.
-        quantization: How weights are stored, one of `QUANTIZATIONS`.
+    """Writes a new or empty folder that `ctranslate2.Translator` loads.
 
     Raises:
         UserError: The folder is in use, CTranslate2 has no such model, or it is not installed.
@@ -112,11 +107,6 @@ print(pieces.decode([piece for piece in result.hypotheses[0] if piece != "</s>"]
 
 def to_ctranslate2(model: EncoderDecoder, tokenizer: Tokenizer, *, quantization: str) -> Any:
     """Returns a `ctranslate2.specs.TransformerSpec` that is ready to be saved.
-
-    Args:
-        model: A Transformer without memory slots, with full attention in its encoder.
-        tokenizer: The model's.
-        quantization: How weights are stored, one of `QUANTIZATIONS`.
 
     Raises:
         UserError: The engine has no such model, or is not installed.

@@ -35,18 +35,10 @@ _PATIENCE = 2.0  # with 1, CTranslate2's default, BLEU was 0.3 to 0.4 lower; 4 w
 
 
 class ExportedTranslator(SentenceTranslator):
-    """An exported model, its tokenizer and a search; it has no prefixes and no alignment.
-
-    Args:
-        engine: The `ctranslate2.Translator` of the folder.
-        description: What `export_checkpoint` wrote about it.
-        tokenizer: The model's.
-
-    Raises:
-        UserError: The description is not one that this version reads.
-    """
+    """An exported model, its tokenizer and a search; it has no prefixes and no alignment."""
 
     def __init__(self, engine: Any, description: dict[str, Any], tokenizer: Tokenizer) -> None:
+        """Takes the `ctranslate2.Translator` of a folder and what its `DESCRIPTION` says."""
         super().__init__(
             tokenizer,
             build(description["decoding"], allowed=("nmt.decoding.",)),
@@ -65,7 +57,7 @@ class ExportedTranslator(SentenceTranslator):
         """Loads what `scripts/export_ctranslate2.py` wrote.
 
         Args:
-            folder: The folder.
+            folder: An exported model.
             device: `cpu`, `cuda`, `cuda:1`, ..., or `auto`: a GPU if there is one.
             threads: CPU threads; 0 leaves the choice to CTranslate2.
 
@@ -77,10 +69,8 @@ class ExportedTranslator(SentenceTranslator):
         try:
             description = json.loads(Path(folder, DESCRIPTION).read_text(encoding="utf-8"))
             between("format_version", description["format_version"], 1, FORMAT_VERSION)
-            tokenizer = Tokenizer(
-                Path(folder, TOKENIZER).read_bytes(),
-                lowercase=description.get("lowercase", False),
-            )
+            lowercase = description.get("lowercase", False)
+            tokenizer = Tokenizer(Path(folder, TOKENIZER).read_bytes(), lowercase=lowercase)
             engine = ctranslate2.Translator(
                 str(folder), device=kind, device_index=int(index or 0), intra_threads=threads
             )
@@ -97,9 +87,8 @@ class ExportedTranslator(SentenceTranslator):
         limits = self._limits(batch, beam)
         sources = [[self._pieces[token] for token in sentence.ids] for sentence in batch]
         found = []
-        for source, limit, result in zip(
-            sources, limits, self._ask(sources, max(limits), beam, return_scores=True), strict=True
-        ):
+        results = self._ask(sources, max(limits), beam, return_scores=True)
+        for source, limit, result in zip(sources, limits, results, strict=True):
             own = [
                 self._hypothesis(pieces, score * len(pieces) ** beam.length_penalty, beam)
                 for pieces, score in zip(result.hypotheses, result.scores, strict=True)

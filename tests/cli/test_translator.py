@@ -173,6 +173,21 @@ def test_a_forked_process_translates(tmp_path):
 
 
 @pytest.mark.parametrize("name", MODEL_NAMES)
+def test_weights_in_bf16_give_nearly_the_same_scores_and_translations(name, tmp_path):
+    tokenizer = train_tokenizer(["one two three"], vocab_size=270)
+    path = write_checkpoint(tmp_path / "model.ckpt", tokenizer, name)
+    texts = ["one two three"[: 1 + n % 13] + " one" * (n % 5) for n in range(40)]
+    exact, half = (Translator.from_checkpoint(path, precision=kind) for kind in ("fp32", "bf16"))
+    assert {weight.dtype for weight in half.model.parameters()} == {torch.bfloat16}
+    expected = texts_of(exact.translate(texts))
+    same = map(str.__eq__, texts_of(half.translate(texts)), expected)
+    assert sum(same) >= 30
+    pairs = list(zip(texts, expected, strict=True))
+    for one, other in zip(half.score(pairs), exact.score(pairs), strict=True):
+        assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=0.1)
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
 def test_threads_share_a_translator_and_processes_get_a_copy(name, tmp_path):
     tokenizer = train_tokenizer(["one two three"], vocab_size=270)
     path = write_checkpoint(tmp_path / "model.ckpt", tokenizer, name)
