@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib.util
+import itertools
 import random
 import re
 import subprocess
@@ -122,16 +123,13 @@ def read_module(folder: Path, name: str) -> dict[Reference, Verse]:
     # pysword unpacks a whole book for each verse; once is enough.
     bible._decompressed_text = functools.lru_cache(4)(bible._decompressed_text)
     verses = {}
-    for books in bible.get_structure().get_books().values():
-        for book in books:
-            for chapter, length in enumerate(book.chapter_lengths, 1):
-                for number in range(1, length + 1):
-                    markup = bible.get(
-                        books=[book.name], chapters=[chapter], verses=[number], clean=False
-                    )
-                    verse = parse_verse(markup)
-                    if verse.text:
-                        verses[book.osis_name, chapter, number] = verse
+    for book in itertools.chain(*bible.get_structure().get_books().values()):
+        for chapter, length in enumerate(book.chapter_lengths, 1):
+            for number in range(1, length + 1):
+                place = {"books": [book.name], "chapters": [chapter], "verses": [number]}
+                verse = parse_verse(bible.get(**place, clean=False))
+                if verse.text:
+                    verses[book.osis_name, chapter, number] = verse
     return verses
 
 
@@ -171,7 +169,7 @@ def split_by_chapter(
         parts: dict[str, list[Reference]] = {"train": [], "valid": [], "test": []}
         for reference in lengths:
             parts[place.get(reference[:2], "train")].append(reference)
-        if _fewest(parts["test"], lengths) < LEAST:
+        if min(_by_range(parts["test"], lengths)[:-1]) < LEAST:
             continue  # before the repeats, which take long
         repeats = _Repeats(texts[reference] for reference in parts["train"])
         left_out: Counter[str] = Counter()
@@ -179,7 +177,7 @@ def split_by_chapter(
             new = [reference for reference in parts[name] if not repeats.has(texts[reference])]
             left_out[f"{name} verses that repeat a training verse"] = len(parts[name]) - len(new)
             parts[name] = new
-        if _fewest(parts["test"], lengths) >= LEAST:
+        if min(_by_range(parts["test"], lengths)[:-1]) >= LEAST:
             parts["test_chapters"] = parts["test"]
             chosen = set(_at_most(parts["test"], lengths))
             left_out[f"test verses beyond {MOST} of a range"] = len(parts["test"]) - len(chosen)
@@ -191,10 +189,6 @@ def split_by_chapter(
 def _by_range(references: Iterable[Reference], lengths: Mapping[Reference, int]) -> list[int]:
     numbers = Counter(bisect_left(RANGE_ENDS, lengths[reference]) for reference in references)
     return [numbers[k] for k in range(len(RANGE_ENDS) + 1)]
-
-
-def _fewest(references: Iterable[Reference], lengths: Mapping[Reference, int]) -> int:
-    return min(_by_range(references, lengths)[:-1])
 
 
 def _at_most(
@@ -216,28 +210,23 @@ class _Repeats:
         self._texts: set[str] = set()
         self._verses: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)
         for number, versions in enumerate(training):
-            for text in versions:
-                words = _plain(text)
-                self._texts.add(" ".join(words))
-                for ngram in _ngrams(words):
+            for text, ngrams in map(_plain, versions):
+                self._texts.add(text)
+                for ngram in ngrams:
                     self._verses[ngram].add(number)
 
     def has(self, versions: Sequence[str]) -> bool:
-        for text in versions:
-            words = _plain(text)
-            ngrams = _ngrams(words)
+        for text, ngrams in map(_plain, versions):
             shared = Counter(verse for ngram in ngrams for verse in self._verses.get(ngram, ()))
-            if " ".join(words) in self._texts or max(shared.values(), default=0) > len(ngrams) / 2:
+            if text in self._texts or max(shared.values(), default=0) > len(ngrams) / 2:
                 return True
         return False
 
 
-def _plain(text: str) -> list[str]:
-    return re.findall(r"\w+", text.lower())
-
-
-def _ngrams(words: Sequence[str]) -> set[tuple[str, ...]]:
-    return {tuple(words[i : i + NGRAM]) for i in range(len(words) - NGRAM + 1)}
+def _plain(text: str) -> tuple[str, set[tuple[str, ...]]]:
+    """Returns the words of a text in lower case without punctuation, and their 8-grams."""
+    words = re.findall(r"\w+", text.lower())
+    return " ".join(words), {tuple(words[i : i + NGRAM]) for i in range(len(words) - NGRAM + 1)}
 
 
 def links(source: Verse, target: Verse) -> str:
