@@ -252,7 +252,9 @@ def _contents(folder: Path) -> dict[str, dict[str, Any]]:
     with (folder / "metrics.csv").open(encoding="utf-8", newline="") as file:
         found["metrics.csv"] = list(csv.DictReader(file))
     found["metrics.json"] = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-    found["translations"] = {path.name: path.read_text("utf-8") for path in folder.glob("*.jsonl")}
+    found["translations"] = {
+        path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.jsonl")
+    }
     place = str(folder.resolve())
     return {part: dict(_leaves(value, "", place)) for part, value in found.items()}
 

@@ -17,9 +17,11 @@ import logging
 import os
 import statistics
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
+import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig, OmegaConf
 
@@ -107,3 +109,43 @@ def _time_small_products() -> float:
     for _ in range(5):
         torch.tanh(rows @ weights)
     return time.perf_counter() - start
+
+
+class WarnOfCollapse(pl.Callback):
+    """Warns once when batches on several CPU threads take far longer than they did before.
+
+    Args:
+        factor: How many times as long.
+        batches: Number whose median is compared with the shortest such median so far.
+    """
+
+    def __init__(self, factor: float, batches: int) -> None:
+        super().__init__()
+        self.factor = factor
+        self._seconds: deque[float] = deque(maxlen=batches)
+        self._shortest = float("inf")
+        self._warned = False
+
+    def on_train_batch_start(self, *args: Any) -> None:
+        """Starts the clock."""
+        self._start = time.perf_counter()
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any
+    ) -> None:
+        """Compares; a GPU does not wait for threads."""
+        self._seconds.append(time.perf_counter() - self._start)
+        threads = torch.get_num_threads()
+        if self._warned or threads == 1 or trainer.strategy.root_device.type != "cpu":
+            return
+        if len(self._seconds) == self._seconds.maxlen:
+            now = statistics.median(self._seconds)
+            self._shortest = min(self._shortest, now)
+            if now > self.factor * self._shortest:
+                self._warned = True
+                logger.warning(
+                    "Updates take %.0f times as long as before: another program holds a core that "
+                    "one of the %d threads waits for. Stop the run and resume it with "
+                    "ckpt_path=last threads=1.",
+                    *(now / self._shortest, threads),
+                )

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
@@ -83,3 +85,24 @@ def test_the_precision_is_recorded_whoever_builds_the_trainer(tmp_path, monkeypa
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
     chosen = config(tmp_path, "model_name=any")
     assert build_trainer(chosen).precision == chosen.trainer.precision == "bf16-mixed"
+
+
+def test_a_run_says_once_that_its_threads_wait_for_a_busy_core(monkeypatch, caplog):
+    now, used = timed(monkeypatch, {})
+    trainer = SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("cpu")))
+    callback = machine.WarnOfCollapse(factor=5.0, batches=3)
+
+    def train(*seconds):
+        caplog.clear()
+        for one in seconds:
+            callback.on_train_batch_start()
+            now[0] += one
+            callback.on_train_batch_end(trainer, None)
+        return caplog.text
+
+    used[0] = 1
+    assert not train(1, 1, 1, 60, 60, 60)
+    callback, used[0] = machine.WarnOfCollapse(factor=5.0, batches=3), 4
+    assert not train(1, 1, 1, 60, 1, 4, 4, 4, 1)
+    assert "7 times as long" in train(7, 7, 7)
+    assert not train(60, 60, 60)
