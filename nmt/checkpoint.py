@@ -34,13 +34,13 @@ from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
-_ENTRIES = {
+_ENTRIES: dict[str, type] = {
     "format_version": int,
     "global_step": int,
     "hyper_parameters": Mapping,
     "state_dict": Mapping,
 }
-HYPER_PARAMETERS = {  # with the type of those that translating needs
+HYPER_PARAMETERS: dict[str, type] = {  # with the type of those that translating needs
     "model": Mapping,
     "tokenizer": bytes,
     "decoding": Mapping,

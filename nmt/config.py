@@ -49,7 +49,7 @@ def hydra_main(config_name: str) -> Callable[[Callable[[DictConfig], None]], Cal
         def program() -> None:
             _speak_utf8()
             # Hydra would print its errors, in several lines, and exit; what to say is ours.
-            hydra._internal.utils.run_and_report = lambda function: function()
+            hydra._internal.utils.run_and_report = lambda func: func()
             run = hydra.main(
                 version_base="1.3", config_path=str(config_directory()), config_name=config_name
             )(job)

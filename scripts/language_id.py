@@ -272,8 +272,12 @@ def _text(options: argparse.Namespace) -> tuple[tuple[str, str], Sides, Sides]:
             held_out = [*iterate_parallel(options.held_out, languages)]
         else:
             del pairs[::ONE_IN]
-    train, test = ([*zip(*part, strict=True)] for part in (pairs, held_out))
-    return codes, train, test
+    return codes, _sides(pairs), _sides(held_out)
+
+
+def _sides(pairs: Sequence[tuple[str, str]]) -> Sides:
+    source, target = zip(*pairs, strict=True)
+    return source, target
 
 
 def _languages(options: argparse.Namespace) -> Languages:

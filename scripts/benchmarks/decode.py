@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import random
 import statistics
 import tempfile
@@ -132,8 +133,8 @@ def _beam(
         figures[name] = {"sentences_per_second": rate}
         line = f"{name}, {BEAM_TOKENS} tokens, beam {BEAM_SIZE}: {rate:8.1f}"
         if name in models:
-            model = models[name]
-            shares = shares_of(model, lambda m=model: search(m, *batch), rounds=arguments.rounds)
+            work = functools.partial(search, models[name], *batch)
+            shares = shares_of(models[name], work, rounds=arguments.rounds)
             figures[name]["shares"] = shares
             line += "".join(f", {part} {share:.0%}" for part, share in shares.items())
         print(line, flush=True)
