@@ -266,8 +266,7 @@ def build(modules: Path, directory: Path) -> None:
             if name != "train":
                 places = [f"{book} {chapter}" for book, chapter, _ in references]
                 places = passages(references) if name == "test_chapters" else places
-                rows = (f"{place}\t{place.split()[0]}\tverse" for place in places)
-                _write(folder / f"{name}.documents.tsv", rows)
+                _write(folder / f"{name}.documents.tsv", places)
     for name in ("valid", "test"):
         rows = (links(spanish[reference], kjv[reference]) for reference in parts[name])
         _write(directory / "kjv" / f"{name}.es-en.links", rows)

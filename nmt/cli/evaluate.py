@@ -118,7 +118,7 @@ def assess(
 
     Args:
         translator: The model and its search.
-        splits: By name; columns source and target, raw text; perhaps document, kind and
+        splits: By name; columns source and target, raw text; perhaps document and
             more_references.
         unit: What source lengths are counted in.
         batch_tokens: Most source tokens in a batch.
@@ -146,7 +146,7 @@ def _translated(
     translator: Translator, split: Dataset, *, unit: LengthUnit, batch_tokens: int
 ) -> list[TranslatedSentence]:
     translations = translator.translate(split["source"][:], batch_tokens=batch_tokens)
-    known = [c for c in ("document", "kind", "more_references") if c in split.column_names]
+    known = [c for c in ("document", "more_references") if c in split.column_names]
     facts = list(split.select_columns(known)) if known else [{}] * len(split)
     return [
         TranslatedSentence(

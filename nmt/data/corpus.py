@@ -91,7 +91,7 @@ class Corpus:
     """The splits of one origin; each is read when it is first asked for.
 
     Columns are source and target; the grammar adds sure, possible, bits and num_sentences, and a
-    folder document, kind and links where it says them (see `read_documents`).
+    folder document and links where it says them (see `read_documents`).
 
     Attributes:
         name: What the corpus is called in logs.

@@ -150,32 +150,27 @@ def read_documents(
 ) -> dict[str, list[Any]]:
     """Reads what files beside the text say about each pair of a split, where there are such files.
 
-    `STEM.documents.tsv[.gz]` has, without a header, the document, its collection, and the kind of
-    text (one sentence or several). They become the columns `document`, which is
-    collection/document, and `kind`. `STEM.es-en.links[.gz]` has gold links of some words, in
-    Pharaoh's format (`0-0 2-1`, words from 0, Spanish first); they become the column `links`,
-    source first.
+    `STEM.documents.tsv[.gz]` names the document of each pair: the column `document`.
+    `STEM.es-en.links[.gz]` has gold links of some words in Pharaoh's format (`0-0 2-1`, words from
+    0, Spanish first): the column `links`, source first.
     """
+
+    def lines(name: str) -> list[str]:
+        path = directory / f"{stem}.{name}"
+        path = path if path.is_file() else Path(f"{path}.gz")
+        found = list(read_lines(path)) if path.is_file() else []
+        if found and len(found) != num_pairs:
+            raise UserError(f"{path} has {len(found)} lines for the {num_pairs} pairs of {stem}.")
+        return found
+
     columns: dict[str, list[Any]] = {}
-    path = _plain_or_gzip(directory / f"{stem}.documents.tsv")
-    if path is not None:
-        rows = [line.split("\t") for line in read_lines(path)]
-        if len(rows) != num_pairs or any(len(row) != 3 for row in rows):
-            raise UserError(
-                f"{path} has {len(rows)} lines for the {num_pairs} pairs of {stem}, or one without "
-                "three columns (document, collection, kind); rebuild it, or remove it."
-            )
-        columns["document"] = [f"{row[1]}/{row[0]}" for row in rows]
-        columns["kind"] = [row[2] for row in rows]
+    if documents := lines("documents.tsv"):
+        columns["document"] = documents
     for codes in (languages.codes, languages.codes[::-1]):
-        path = _plain_or_gzip(directory / f"{stem}.{'-'.join(codes)}.links")
-        if path is not None:
-            lines = read_lines(path)
-            if len(lines) != num_pairs:
-                raise UserError(f"{path} has {len(lines)} lines for the {num_pairs} of {stem}.")
-            links = [[list(map(int, pair.split("-"))) for pair in line.split()] for line in lines]
-            swap = codes != languages.codes
-            columns["links"] = [[p[::-1] for p in row] if swap else row for row in links]
+        step = 1 if codes == languages.codes else -1
+        if found := lines(f"{'-'.join(codes)}.links"):
+            links = [[[int(n) for n in pair.split("-")] for pair in row.split()] for row in found]
+            columns["links"] = [[pair[::step] for pair in row] for row in links]
     return columns
 
 

@@ -38,7 +38,7 @@ class TranslatedSentence:
         source_words: Length of the source in the unit of its language: words, or characters.
         document: What the sentence is from, where the corpus says it; sentences of one document
             are not independent.
-        kind: Whether it is one sentence or several, where the corpus says it.
+        kind: In older files; not used.
         more_references: Further references, where there are several.
         finished: False where the length limit ended the translation.
     """

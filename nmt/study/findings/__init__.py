@@ -20,7 +20,6 @@ from nmt.study.findings import (
     cost,
     information,
     joined,
-    kinds,
     likelihood,
     linked_phrases,
     memory_slots,
@@ -64,7 +63,6 @@ FINDINGS = (
     Finding(("splits",), by_length.score, by_length.tell, by_length.draw),
     Finding(("systems",), cost.score, cost.tell, measure=cost.measure),
     Finding(("differences",), contrasts.score, contrasts.tell),
-    Finding(("kinds",), kinds.score, kinds.tell, kinds.draw),
     Finding(("joined",), joined.score, joined.tell, joined.draw, joined.measure),
     Finding(("slots",), memory_slots.score, memory_slots.tell, memory_slots.draw),
     Finding(
