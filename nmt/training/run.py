@@ -20,7 +20,7 @@ from nmt.checks import UserError
 from nmt.data.batch import Batch
 from nmt.data.datamodule import TranslationDataModule
 from nmt.training.callbacks import LastCheckpoint, ProgressBar, Validations
-from nmt.training.machine import precision_of_run
+from nmt.training.machine import keep_freed_memory, precision_of_run
 from nmt.training.module import TranslationModule
 from nmt.training.resume import RunRecord, WholeCheckpointIO
 from nmt.training.run_folder import checkpoint_to_resume, under_torchrun
@@ -87,6 +87,8 @@ def build_trainer(config: DictConfig) -> pl.Trainer:
         default_root_dir=config.run_dir,
         plugins=[WholeCheckpointIO()],
     )
+    if trainer.strategy.root_device.type == "cpu":
+        keep_freed_memory()
     return trainer
 
 

@@ -1,3 +1,5 @@
+import resource
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -106,3 +108,15 @@ def test_a_run_says_once_that_its_threads_wait_for_a_busy_core(monkeypatch, capl
     assert not train(1, 1, 1, 60, 1, 4, 4, 4, 1)
     assert "7 times as long" in train(7, 7, 7)
     assert not train(60, 60, 60)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc alone is told to keep memory")
+def test_large_blocks_that_were_freed_are_used_again_without_page_faults():
+    def page_faults_of_a_large_block():
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        torch.ones(16_000_000)  # 64 MB: 15,625 pages of 4 KiB
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    machine.keep_freed_memory()
+    page_faults_of_a_large_block()
+    assert page_faults_of_a_large_block() < 1000
