@@ -310,7 +310,7 @@ def summed_cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float = 0
     has the difference in speed.
 
     Args:
-        logits: (B, T, V), any float type; computed in fp32.
+        logits: (B, T, V), any float type; computed in fp32. Overwritten.
         target: (B, T) int64, filled up with PAD.
         smoothing: e, in [0, 1).
 
@@ -325,13 +325,14 @@ def summed_cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float = 0
 class _SmoothedCrossEntropy(torch.autograd.Function):
     """-sum_v q_v log p_v over the rows that are not PAD; q as above.
 
-    The gradient p - q is written over log p. PyTorch's makes three more tensors of the size of
-    the logits, the largest of a training step.
+    log p and the gradient p - q are written over the logits, the largest tensor of a training
+    step. PyTorch's makes four more of that size.
     """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
-        log_probs = logits.log_softmax(-1)  # (B T, V)
+        in_place = logits if logits.device.type == "cpu" else None  # elsewhere not known to be safe
+        log_probs = torch.log_softmax(logits, -1, out=in_place)  # (B T, V)
         ctx.log_probs, ctx.target, ctx.smoothing = log_probs, target, smoothing
         loss = (smoothing - 1) * log_probs.gather(1, target)
         if smoothing:

@@ -32,19 +32,19 @@ def test_loss_is_the_sum_of_the_formula_over_real_tokens(logits, target, smoothi
         for t in range(length):
             label, everywhere = log_probs[row, t, target[row, t]], log_probs[row, t].sum() / V
             expected -= ((1 - smoothing) * label + smoothing * everywhere).item()
-    loss = summed_cross_entropy(logits, target, smoothing=smoothing)
+    loss = summed_cross_entropy(logits.clone(), target, smoothing=smoothing)
     assert loss.item() == pytest.approx(expected, rel=1e-6)
 
 
 def test_loss_over_tokens_is_the_mean_of_torch(logits, target):
     mean = F.cross_entropy(logits.transpose(1, 2), target, ignore_index=PAD, label_smoothing=0.1)
-    assert (summed_cross_entropy(logits, target, smoothing=0.1) / 10).item() == pytest.approx(
-        mean.item(), rel=1e-6
-    )
+    assert (
+        summed_cross_entropy(logits.clone(), target, smoothing=0.1) / 10
+    ).item() == pytest.approx(mean.item(), rel=1e-6)
 
 
 def test_fifty_columns_of_padding_change_neither_loss_nor_gradient(logits, target):
-    loss = summed_cross_entropy(logits, target, smoothing=0.1)
+    loss = summed_cross_entropy(logits.clone(), target, smoothing=0.1)
     (gradient,) = torch.autograd.grad(loss, logits)
     wide = torch.cat([logits, torch.randn(B, 50, V)], dim=1).detach().requires_grad_()
     filler = torch.full((B, 50), PAD)
@@ -57,7 +57,7 @@ def test_fifty_columns_of_padding_change_neither_loss_nor_gradient(logits, targe
 
 def test_the_loss_of_a_batch_is_the_sum_of_the_losses_of_its_rows(logits, target):
     rows = sum(summed_cross_entropy(logits[[i]], target[[i]], smoothing=0.1) for i in range(B))
-    torch.testing.assert_close(summed_cross_entropy(logits, target, smoothing=0.1), rows)
+    torch.testing.assert_close(summed_cross_entropy(logits.clone(), target, smoothing=0.1), rows)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -67,7 +67,7 @@ def test_equal_logits_cost_the_logarithm_of_the_vocabulary(target, smoothing):
 
 
 def test_a_batch_of_nothing_but_padding_costs_nothing(logits):
-    loss = summed_cross_entropy(logits, torch.full((B, T), PAD), smoothing=0.1)
+    loss = summed_cross_entropy(logits.clone(), torch.full((B, T), PAD), smoothing=0.1)
     loss.backward()
     assert loss.item() == 0
     assert (logits.grad == 0).all()
@@ -100,7 +100,7 @@ def test_the_gradient_is_that_of_torch(logits, target, smoothing, dtype):
 
 
 def test_a_graph_that_was_gone_through_is_not_used_again_with_what_is_left_of_it(logits, target):
-    loss = summed_cross_entropy(logits, target)
+    loss = summed_cross_entropy(logits.clone(), target)
     loss.backward(retain_graph=True)
     with pytest.raises(AttributeError, match="exp_"):
         loss.backward()
