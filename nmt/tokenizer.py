@@ -18,7 +18,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Literal
 
 import sentencepiece
@@ -131,6 +131,11 @@ class Tokenizer:
         self.lowercase = lowercase
         self._lowercase_was_told = False
         self._cuts: dict[tuple[str, float], tuple[list[list[int]], list[float]]] = {}
+        self._whole: dict[str, list[int]] = {}
+        try:
+            self._is_unigram = bool(self._processor.nbest_encode("a", nbest_size=2))
+        except RuntimeError:
+            self._is_unigram = False
         self.vocab_size: int = self._processor.get_piece_size()
         self.sha256 = hashlib.sha256(model).hexdigest()
         self.forbidden_ids = (PAD, UNK, BOS, *_byte_ids(self._processor, _NEVER_IN_A_LINE))
@@ -150,14 +155,22 @@ class Tokenizer:
         return ids
 
     def sample(self, ids: Sequence[int], *, alpha: float, draw: random.Random) -> list[int]:
-        """Returns other pieces of the same text: of each word one of its cuts, drawn.
+        """Returns other pieces of the same text, drawn word by word.
 
-        SentencePiece's own sampling is not used: it draws otherwise in every process.
+        Of a unigram model it is one of the likeliest cuts (`cuts`), of a BPE model what
+        BPE-dropout at the rate `alpha` gives (`merge`). SentencePiece's own sampling is not used:
+        it draws otherwise in every process.
         """
         drawn: list[int] = []
         for word in self.decode(ids).split():
-            cuts, weights = self.cuts(word, alpha)
-            drawn += draw.choices(cuts, cum_weights=weights)[0]
+            if self._is_unigram:
+                cuts, weights = self.cuts(word, alpha)
+                drawn += draw.choices(cuts, cum_weights=weights)[0]
+            else:
+                if word not in self._whole:  # a tag, which merges do not lead to
+                    usual = self._processor.encode(word)
+                    self._whole[word] = [] if self.merge(word) == usual else usual
+                drawn += self._whole[word] or self.merge(word, alpha, draw)
         return drawn
 
     def cuts(self, word: str, alpha: float) -> tuple[list[list[int]], list[float]]:
@@ -175,6 +188,33 @@ class Tokenizer:
             weights = list(accumulate(math.exp(log - max(logs)) for log in logs))
             self._cuts[word, alpha] = cuts, weights
         return self._cuts[word, alpha]
+
+    def merge(
+        self, word: str, dropout: float = 0.0, draw: random.Random | None = None
+    ) -> list[int]:
+        """Merges the characters of a word as a BPE model learnt to, the earliest learnt first.
+
+        Each possible merge is left out of a step with the probability `dropout`, and the word is
+        done when a step has none left (Provilkov et al. 2020, section 3.1).
+        """
+        pieces = [_WORD_MARK, *word]
+        while True:
+            merges = [
+                (-self._processor.get_score(token), place)
+                for place, pair in enumerate(pairwise(pieces))
+                if (token := self._processor.piece_to_id("".join(pair))) != UNK
+                and (draw is None or draw.random() >= dropout)
+            ]
+            if not merges:
+                break
+            place = min(merges)[1]
+            pieces[place : place + 2] = ["".join(pieces[place : place + 2])]
+        ids = [self._processor.piece_to_id(piece) for piece in pieces]
+        return [
+            token
+            for known, piece in zip(ids, pieces, strict=True)
+            for token in ([known] if known != UNK else _byte_ids(self._processor, piece.encode()))
+        ]
 
     def _as_trained(self, texts: Sequence[str]) -> Sequence[str]:
         """Returns the texts as the model knows them, in lower case or as they are."""

@@ -152,27 +152,18 @@ def tokenise(dataset: Dataset, tokenizer: Tokenizer, *, cache_dir: Path) -> list
 class Sampling:
     """Cuts the words of training pairs into other pieces in each epoch: subword regularisation.
 
-    Kudo 2018. What is drawn is a function of seed, epoch and pair, so a run resumes exactly and
-    does not depend on the number of processes.
+    Kudo 2018; Provilkov et al. 2020. What is drawn is a function of seed, epoch and pair, so a run
+    resumes exactly and does not depend on the number of processes.
 
     Attributes:
-        tokenizer: Of the ids; a unigram model.
-        alpha: The lower, the more often less likely pieces are drawn.
+        tokenizer: Of the ids.
+        alpha: See `Tokenizer.sample`.
         seed: Of the run.
     """
 
     tokenizer: Tokenizer
     alpha: float
     seed: int
-
-    def __post_init__(self) -> None:
-        try:
-            self.tokenizer.cuts("a", self.alpha)
-        except RuntimeError as error:
-            raise UserError(
-                f"data.tokenizer.sampling is {self.alpha} and the tokenizer is no unigram model; "
-                "set data.tokenizer.model_type=unigram, or data.tokenizer.sampling=null."
-            ) from error
 
     def __call__(self, ids: Sequence[int], *place: int) -> list[int]:
         """Returns other ids of the same text; `place` is what the draw depends on."""

@@ -177,17 +177,43 @@ def test_works_in_a_spawned_process(tokenizer):
         assert pool.apply(tokenizer.encode, ("the cat",)) == tokenizer.encode("the cat")
 
 
+@pytest.fixture(scope="module")
+def bpe():
+    symbols = ["<2de>"]
+    return Tokenizer(
+        train_tokenizer(LINES, vocab_size=331, model_type="bpe", user_defined_symbols=symbols)
+    )
+
+
 def draws(tokenizer):
     usual = tokenizer.encode(LINES[0])
     return [tokenizer.sample(usual, alpha=0.2, draw=random.Random(seed)) for seed in range(20)]
 
 
-def test_sampled_pieces_are_other_cuts_of_the_same_text_and_the_same_in_every_process(tokenizer):
+@pytest.mark.parametrize("kind", ["tokenizer", "bpe"])
+def test_sampled_pieces_are_other_cuts_of_the_same_text_and_the_same_in_every_process(
+    request, kind
+):
+    tokenizer = request.getfixturevalue(kind)
     drawn = draws(tokenizer)
     assert {tokenizer.decode(ids) for ids in drawn} == {LINES[0]}
     assert len(set(map(tuple, drawn))) > 5
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         assert pool.submit(draws, tokenizer).result() == drawn
+
+
+def test_merges_without_dropout_are_the_encoding_and_with_all_left_out_the_characters(bpe):
+    draw = random.Random(1)
+    text = "".join(draw.choices("theriv üsn漢", k=3000))
+    for word in (*LINES[0].split(), *text.split()):
+        assert bpe.merge(word) == bpe.encode(word)
+    assert bpe.pieces(bpe.merge("ship", 1.0, draw)) == ["▁", *"ship"]
+
+
+def test_a_tag_stays_one_piece_under_bpe_dropout(bpe):
+    drawn = bpe.sample(bpe.encode("<2de> ship"), alpha=0.9, draw=random.Random(1))
+    assert bpe.pieces(drawn)[:2] == ["▁", "<2de>"]
+    assert len(drawn) > 3
 
 
 def test_a_cut_is_drawn_as_often_as_its_probability_says(tokenizer):
