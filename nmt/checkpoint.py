@@ -18,6 +18,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import logging
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ from nmt.checks import UserError
 from nmt.decoding.search import Search
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
 _ENTRIES: dict[str, type] = {
@@ -156,8 +159,8 @@ def _check(
     ]
     if faults:
         raise UserError(
-            f"checkpoint {path} {', '.join(sorted(faults))}: use the file as it was saved, with "
-            "the version of nmt that wrote it."
+            f"checkpoint {path} {', '.join(sorted(faults))}: give a .ckpt file of train.py, as it "
+            "was saved."
         )
 
 
@@ -208,7 +211,7 @@ def build(
 
 def load_weights_of_run(
     path: str | Path, model: torch.nn.Module, config: Mapping[str, Any], *, resume: bool
-) -> int:
+) -> None:
     """Gives the model of a run the weights of a checkpoint, and refuses those of another model.
 
     Args:
@@ -218,9 +221,6 @@ def load_weights_of_run(
             its positions; dropout may change.
         resume: Whether the run continues that of the checkpoint. Else it only begins with its
             weights: the languages may be others, and an average will do.
-
-    Returns:
-        The updates done when the checkpoint was written.
 
     Raises:
         UserError: As `read_checkpoint`, or something is not as in the checkpoint.
@@ -254,8 +254,8 @@ def load_weights_of_run(
     if wanted:
         raise UserError(f"checkpoint {path} is of another model: give {' '.join(wanted)}.")
     _load_weights(model, content["state_dict"], path)
-    updates: int = content["global_step"]
-    return updates
+    languages = f"{saved['source_lang']}-{saved['target_lang']}"
+    logger.info("Starting from %s (%s, %d updates).", path, languages, content["global_step"])
 
 
 def average_checkpoints(paths: Sequence[str | Path]) -> dict[str, Any]:

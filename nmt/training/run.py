@@ -121,7 +121,6 @@ def fit(
     if begin_with := resume_from or config.init_from:
         resume = resume_from is not None
         load_weights_of_run(begin_with, module.model, module.hparams, resume=resume)
-        logger.info("Starting from %s.", begin_with)
     freeze(module.model, config.freeze)
     if config.compile:
         if trainer.strategy.root_device.type == "cpu":
