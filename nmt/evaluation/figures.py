@@ -194,12 +194,17 @@ def shade_beyond(
         prefix: Put before the label of the shade.
     """
     start, end = _position(buckets, longest_train), len(buckets) - 0.5
-    if start >= end:
-        return
+    if start < end:
+        text = f"{prefix}longer than any training input (over {longest_train} {unit}s)"
+        shade(axes, start, end, text)
+
+
+def shade(axes: Axes, start: float, end: float, text: str) -> None:
+    """Shades a part of the x axis from a line at its start on, with a text above."""
     axes.axvspan(start, end, color=SHADE, linewidth=0, zorder=0)
     axes.axvline(start, color=GREY, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
     axes.annotate(
-        f"{prefix}longer than any training input (over {longest_train} {unit}s)",
+        text,
         xy=(1, 1),
         xytext=(0, 4),
         xycoords="axes fraction",

@@ -18,7 +18,7 @@ import numpy as np
 import yaml
 
 from nmt.checks import UserError, dotted
-from nmt.evaluation.results import Run, read_objects, read_run
+from nmt.evaluation.results import TranslatedSentence, read_objects, read_run
 from nmt.study.statistics import SplitScores, bleu_of, score_sentences
 
 # What of a config makes a system. Everything else (seed, folders, threads, device, logging) may
@@ -40,22 +40,14 @@ ROWS = ("joined", "train")  # probes in a file of lines of their own
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A finished run: its results, its config with dotted keys, and what its probes found."""
+    """A finished run: as `Run`, its config by dotted key, and what its probes found."""
 
-    run: Run
-    config: Mapping[str, Any]
+    directory: Path
+    metrics: Mapping[str, Any]
+    splits: Mapping[str, Sequence[TranslatedSentence]]
     model_name: str
+    config: Mapping[str, Any]
     probes: Mapping[str, Any]
-
-    @property
-    def seed(self) -> int:
-        """The seed of the training."""
-        return int(self.run.metrics.get("seed", 0))
-
-    @property
-    def directory(self) -> Path:
-        """The run folder."""
-        return self.run.directory
 
 
 @dataclass(frozen=True)
@@ -83,12 +75,12 @@ class System:
     @property
     def metrics(self) -> Mapping[str, Any]:
         """The metrics of the first run."""
-        return self.runs[0].run.metrics
+        return self.runs[0].metrics
 
     @property
     def seeds(self) -> list[int]:
         """The seeds of the runs."""
-        return [run.seed for run in self.runs]
+        return [_seed(run) for run in self.runs]
 
     @property
     def memory_slots(self) -> int | None:
@@ -104,8 +96,12 @@ class System:
 
     def mean(self, key: str) -> float | None:
         """Averages a number of `metrics.json` over the runs; None where one lacks it."""
-        values: list[Any] = [run.run.metrics.get(key) for run in self.runs]
+        values: list[Any] = [run.metrics.get(key) for run in self.runs]
         return None if None in values else float(np.mean(values))
+
+
+def _seed(run: ComparedRun) -> int:
+    return int(run.metrics.get("seed", 0))
 
 
 @dataclass(frozen=True)
@@ -191,20 +187,17 @@ def read_comparison(paths: Sequence[Path], *, split: str) -> Comparison:
     """
     runs = find_runs(paths)
     long = f"{split}_long"
-    splits = [split, long] if all(long in run.run.splits for run in runs) else [split]
+    splits = [split, long] if all(long in run.splits for run in runs) else [split]
     check_comparable(runs, splits)
     systems = in_order(group_systems(runs))
-    facts = systems[0].metrics
-    scores = {
-        name: score_sentences(
-            {s.label: [run.run.splits[name] for run in s.runs] for s in systems},
+    scores = {}
+    for name in splits:
+        scores[name] = score_sentences(
+            {s.label: [run.splits[name] for run in s.runs] for s in systems},
             seeds={system.label: system.seeds for system in systems},
-            target_lang=facts["target_lang"],
+            target_lang=systems[0].metrics["target_lang"],
         )
-        for name in splits
-    }
-    for name, found in scores.items():
-        _check_scores(found, systems, name)
+        _check_scores(scores[name], systems, name)
     return Comparison(systems, scores, _task(systems), budget_warnings(systems))
 
 
@@ -234,12 +227,12 @@ def group_systems(runs: Sequence[ComparedRun]) -> list[System]:
     groups: dict[str, list[ComparedRun]] = {}
     for run in runs:
         groups.setdefault(config_key(run.model_name, run.config), []).append(run)
-    systems = [sorted(group, key=lambda run: run.seed) for group in groups.values()]
+    systems = [sorted(group, key=_seed) for group in groups.values()]
     for first, second in (pair for group in systems for pair in pairwise(group)):
-        if first.seed == second.seed:
+        if _seed(first) == _seed(second):
             raise UserError(
                 f"{first.directory} and {second.directory} are the same system with the same "
-                f"seed {first.seed}; name only one of them."
+                f"seed {_seed(first)}; name only one of them."
             )
     labels = _labels([group[0] for group in systems])
     return [System(label, group) for label, group in zip(labels, systems, strict=True)]
@@ -283,9 +276,9 @@ def check_comparable(runs: Sequence[ComparedRun], splits: Sequence[str]) -> None
             length, test set, or BLEU's tokenizer.
     """
     for run, split in product(runs, splits):
-        if split not in run.run.splits:
+        if split not in run.splits:
             raise UserError(
-                f"{run.directory} has no split {split!r}, only {', '.join(run.run.splits)}; "
+                f"{run.directory} has no split {split!r}, only {', '.join(run.splits)}; "
                 "choose another with --split or evaluate the run on it."
             )
     first, *others = runs
@@ -318,7 +311,7 @@ def budget_warnings(systems: Sequence[System]) -> list[str]:
 
 
 def _comparable_facts(run: ComparedRun, splits: Sequence[str]) -> dict[str, Any]:
-    metrics = run.run.metrics
+    metrics = run.metrics
     signature = str(metrics[splits[0]]["signature"]).split("|")
     return {
         "the source language": metrics.get("source_lang"),
@@ -334,7 +327,7 @@ def _check_scores(scores: SplitScores, systems: Sequence[System], split: str) ->
     for system in systems:
         counts = scores.bleu_counts[system.label].sum(1)
         for run, sums in zip(system.runs, counts, strict=True):
-            ours, theirs = float(bleu_of(sums)), run.run.metrics[split]["bleu"]
+            ours, theirs = float(bleu_of(sums)), run.metrics[split]["bleu"]
             # Without any 4-gram, effective order makes the two differ by design.
             if sums[-1] > 0 and abs(ours - theirs) > 0.01:
                 raise UserError(
@@ -353,7 +346,7 @@ def _task(systems: Sequence[System]) -> dict[str, Any]:
         "target_lang": facts["target_lang"],
         "unit": facts["length_unit"],
         "longest_train": max(
-            run.run.metrics["longest_train_source_words"] for s in systems for run in s.runs
+            r.metrics["longest_train_source_words"] for s in systems for r in s.runs
         ),
         # The most pairs that were joined to one input in training and in `test_joined`.
         "most_joined": {part: max(sizes) for part, sizes in joined.items() if sizes} or None,
@@ -376,7 +369,9 @@ def _read(directory: Path) -> ComparedRun:
         for key, value in dotted(sections).items()
         if not _IGNORED.intersection(key.split("."))
     }
-    return ComparedRun(run, options, str(name), _read_probes(directory))
+    return ComparedRun(
+        **vars(run), model_name=str(name), config=options, probes=_read_probes(directory)
+    )
 
 
 def _read_probes(directory: Path) -> dict[str, Any]:

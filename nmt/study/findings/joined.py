@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nmt.evaluation.figures import GREY, SHADE
+from nmt.evaluation.figures import shade
 from nmt.evaluation.results import TranslatedSentence
 from nmt.study.presentation import (
     Results,
@@ -220,28 +220,12 @@ def draw(results: Results) -> Mapping[str, Figure]:
     ticks = [f"{x:.0f}\n{g['num_joined']}" for x, g in zip(xs, joined["groups"], strict=True)]
     axes.set_xticks(xs, ticks, fontsize=8.5)
     draw_lines(axes, xs, curves, f"mean input length ({unit}s) / sentences joined")
-    if results["task"]["longest_train"] < max(xs):
-        _shade_beyond(axes, results["task"]["longest_train"], unit)
+    longest, right = results["task"]["longest_train"], axes.get_xlim()[1]
+    if longest < max(xs):
+        shade(axes, longest, right, f"extrapolation: over {longest} {unit}s")
+        axes.set_xlim(right=right)
     add_legend(figure, columns=2, handlelength=4)
     return {"joined_inputs": figure}
-
-
-def _shade_beyond(axes: Axes, longest: float, unit: str) -> None:
-    right = axes.get_xlim()[1]
-    axes.axvspan(longest, right, color=SHADE, linewidth=0, zorder=0)
-    axes.axvline(longest, color=GREY, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
-    axes.set_xlim(right=right)
-    axes.annotate(
-        f"extrapolation: over {longest} {unit}s",
-        xy=(1, 1),
-        xytext=(0, 4),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        ha="right",
-        va="bottom",
-        fontsize=8.5,
-        color=GREY,
-    )
 
 
 def tell(results: Results) -> Iterator[Section]:
