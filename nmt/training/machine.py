@@ -61,7 +61,7 @@ def keep_freed_memory() -> None:
     glibc returns blocks of more than 32 MB, such as logits, to the system at once. Getting them
     back, zeroed page by page, can take a fifth of an update (docs/benchmarks.md).
     """
-    with suppress(OSError, AttributeError):
+    with suppress(OSError, AttributeError, TypeError):  # of other C libraries, and of Windows
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_MAX, 0)
         libc.mallopt(_M_TRIM_THRESHOLD, -1)
