@@ -167,3 +167,23 @@ class TiedEmbedding(nn.Module):
     def logits(self, vectors: Tensor) -> Tensor:
         """Returns the logits (..., V) of `vectors` (..., D)."""
         return F.linear(vectors, self.table.weight)
+
+
+class Dropout(nn.Module):
+    """Zeroes every number with probability p in training, and divides the others by 1 - p.
+
+    Srivastava et al. 2014. On a CPU the mask is made of 16 random bits for each number, which takes
+    half the time of PyTorch's (docs/benchmarks.md).
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns x, of any shape, in evaluation."""
+        if not self.training or self.p == 0 or x.device.type != "cpu":
+            return F.dropout(x, self.p, self.training)
+        bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+        kept = bits.view(torch.int16)[: x.numel()] >= round(self.p * 2**16) - 2**15
+        return x * kept.view(x.shape).to(x.dtype).mul_(1 / (1 - self.p))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from nmt.checks import UserError, at_least, one_of, share
 from nmt.models.attention import AdditiveAttention, additive_attention
-from nmt.models.encoder_decoder import Attention, EncoderDecoder, State, TiedEmbedding
+from nmt.models.encoder_decoder import Attention, Dropout, EncoderDecoder, State, TiedEmbedding
 from nmt.models.memory import pool_into_slots, without_empty_rows
 
 Steps = list[tuple[Tensor, Tensor]]
@@ -75,7 +75,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         self.initial = nn.Linear(memory_width, decoder_hidden)
         self.decoder = nn.GRU(width + memory_width, decoder_hidden, batch_first=True)
         self.readout = nn.Linear(decoder_hidden + memory_width + width, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.alignment: AdditiveAttention | None = None
         if attention == "none":
             for name, value in (("attention_dim", attention_dim), ("memory_slots", memory_slots)):
@@ -215,7 +215,7 @@ class BidirectionalEncoder(nn.Module):
         widths = [width] + [2 * hidden] * (layers - 1)
         self.ahead = nn.ModuleList(nn.GRU(w, hidden, batch_first=True) for w in widths)
         self.back = nn.ModuleList(nn.GRU(w, hidden, batch_first=True) for w in widths)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, embedded: Tensor, source_mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Encodes the source.

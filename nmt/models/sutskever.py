@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from nmt.checks import UserError, at_least, flag, share
-from nmt.models.encoder_decoder import Attention, EncoderDecoder, State, TiedEmbedding
+from nmt.models.encoder_decoder import Attention, Dropout, EncoderDecoder, State, TiedEmbedding
 from nmt.models.memory import without_empty_rows
 from nmt.models.recurrent import reverse_sentences, run_recurrent
 
@@ -76,7 +76,7 @@ class StackedEncoderDecoder(EncoderDecoder):
         self.encoder = nn.LSTM(width, hidden, layers, batch_first=True, dropout=between)
         self.decoder = nn.LSTM(width, hidden, layers, batch_first=True, dropout=between)
         self.readout = nn.Linear(hidden, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def start(self, source: Tensor, source_mask: Tensor | None) -> StackedState:
         """Reads the source once (see `EncoderDecoder`)."""

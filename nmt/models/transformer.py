@@ -26,7 +26,7 @@ from nmt.models.attention import (
 )
 from nmt.models.distance_bias import bias_of_encoder_and_decoder
 from nmt.models.encoder_attention import EncoderAttention
-from nmt.models.encoder_decoder import Attention, EncoderDecoder, State, TiedEmbedding
+from nmt.models.encoder_decoder import Attention, Dropout, EncoderDecoder, State, TiedEmbedding
 from nmt.models.memory import pool_into_slots, without_empty_rows
 from nmt.models.positions import Positions, Rotation
 
@@ -125,7 +125,7 @@ class Transformer(EncoderDecoder):
             positions=positions,
             dropout=attention_dropout,
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         sizes = LayerSizes(width, num_heads, num_kv_heads, feed_forward, dropout, attention_dropout)
         encoder = nn.ModuleList(EncoderLayer(sizes) for _ in range(encoder_layers))
         decoder = nn.ModuleList(DecoderLayer(sizes) for _ in range(decoder_layers))
@@ -281,7 +281,7 @@ class EncoderLayer(nn.Module):
         self.self_attention = SelfAttention(sizes.width, **heads, dropout=sizes.attention_dropout)
         self.feed_forward_norm = RMSNorm(sizes.width)
         self.feed_forward = FeedForward(sizes.width, sizes.feed_forward)
-        self.dropout = nn.Dropout(sizes.dropout)
+        self.dropout = Dropout(sizes.dropout)
 
     def forward(self, x: Tensor, rotation: Rotation | None, attend: Attend) -> Tensor:
         """Returns the next residual stream (B, S, D) of x (B, S, D)."""
@@ -303,7 +303,7 @@ class DecoderLayer(nn.Module):
         self.cross_attention = CrossAttention(sizes.width, **heads, dropout=sizes.attention_dropout)
         self.feed_forward_norm = RMSNorm(sizes.width)
         self.feed_forward = FeedForward(sizes.width, sizes.feed_forward)
-        self.dropout = nn.Dropout(sizes.dropout)
+        self.dropout = Dropout(sizes.dropout)
 
     def forward(
         self,

@@ -14,6 +14,7 @@ from nmt import PAD
 from nmt.checkpoint import build
 from nmt.checks import UserError
 from nmt.models.encoder_attention import SPARSE
+from nmt.models.encoder_decoder import Dropout
 from nmt.models.positions import POSITIONS
 
 LENGTHS = [11, 5, 2]
@@ -371,3 +372,15 @@ def test_presets_have_the_sizes_of_the_paper():
 def test_impossible_options_are_refused(name, options, message):
     with pytest.raises(UserError, match=message):
         tiny_model(name, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dropout_zeroes_its_share_and_keeps_the_mean(dtype):
+    layer, x = Dropout(0.25), torch.ones(401, 103, dtype=dtype, requires_grad=True)
+    y = layer.train()(x)
+    assert set(y.unique().tolist()) == {0, torch.tensor(4 / 3, dtype=dtype).item()}
+    assert (y == 0).float().mean().item() == pytest.approx(0.25, abs=0.01)
+    assert (y != layer(x)).any()
+    y.sum().backward()
+    assert torch.equal(x.grad, y)
+    assert torch.equal(layer.eval()(x), x)
