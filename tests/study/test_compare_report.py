@@ -359,6 +359,7 @@ def test_marks_in_sentences_stay_text(report, tmp_path):
 
 def test_a_heat_map_shows_the_words_of_each_system():
     systems = dict.fromkeys(("bahdanau", "transformer"), ATTENTION["attention"][0])
+    systems["transformer"] = systems["bahdanau"] | {"links": [[2, 0]]}
     figure = draw_heat_map(systems)
     first, second = figure.axes[:2]
     for axes, name in ((first, "bahdanau"), (second, "transformer")):
@@ -367,6 +368,8 @@ def test_a_heat_map_shows_the_words_of_each_system():
         assert axes.get_xlabel() == name
         (image,) = axes.images
         assert image.get_array().tolist() == systems[name]["weights"]
+    assert not first.patches
+    assert [patch.get_xy() for patch in second.patches] == [(1.5, -0.5)]  # third word, first row
 
 
 def test_chinese_words_are_drawn_with_a_font_that_has_them_or_the_lack_is_named(tmp_path):

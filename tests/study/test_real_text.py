@@ -1,7 +1,11 @@
 """Findings that only a corpus of running text with linked phrases has."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
+from nmt.alignment import WordAttention
+from nmt.study.findings import alignment
 from nmt.study.findings.joined import LONGEST_RUNNING, neighbours
 from nmt.study.findings.linked_phrases import hits, precision
 from nmt.study.statistics import Estimate
@@ -39,3 +43,16 @@ def test_the_share_of_a_score_of_nothing_has_no_value():
         "high": 0.5,
     }
     assert half.over(none).entry() == {"value": None, "low": None, "high": None}
+
+
+def test_heat_maps_are_of_the_test_set_with_linked_phrases():
+    words = WordAttention(("a", "b"), ("c",), np.ones((1, 1, 2), np.float32))
+    run = SimpleNamespace(
+        headline_split="test",
+        data=SimpleNamespace(test_splits=["test", "kjv"], source_units=lambda split: [12, 25]),
+        pairs=lambda split: [("a b", "c")] * 2,
+        column=lambda split, name: [[[0, 0]], []] if split == "kjv" else None,
+        translator=SimpleNamespace(attention=lambda *pair: words),
+    )
+    shown = alignment._shown(run, layer=0)
+    assert [(row["split"], row["links"]) for row in shown] == [("kjv", [[0, 0]]), ("kjv", [])]

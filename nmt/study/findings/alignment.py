@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-from nmt.evaluation.figures import CELL_INCHES, draw_panel, font_families, new_figure
+from nmt.evaluation.figures import CELL_INCHES, COLOURS, draw_panel, font_families, new_figure
 from nmt.study.presentation import Results, Section, Table, number
 from nmt.study.systems import Comparison
 
@@ -69,22 +70,29 @@ def _scores(run: TrainedRun, split: str, most: int | None) -> list[AlignmentScor
 
 
 def _shown(run: TrainedRun, *, layer: int) -> list[dict[str, Any]]:
-    """Shows the sentences closest to 12 and 25 words, the first of equals: a fact of the split."""
-    lengths = run.data.source_units(run.headline_split)
-    pairs = run.pairs(run.headline_split)
+    """Shows the sentences closest to 12 and 25 words, the first of equals: a fact of the split.
+
+    They are of the first test set with linked phrases, if there is one, and show these.
+    """
+    linked = (name for name in run.data.test_splits if run.column(name, "links") is not None)
+    split = next(linked, run.headline_split)
+    lengths, pairs, links = (
+        run.data.source_units(split),
+        run.pairs(split),
+        run.column(split, "links"),
+    )
     chosen = {min(range(len(pairs)), key=lambda i: abs(lengths[i] - n)) for n in SHOWN_LENGTHS}
     rows = []
     for index in sorted(chosen, key=lambda i: lengths[i]):
         attention = run.translator.attention(*pairs[index])
-        rows.append(
-            {
-                "index": index,
-                "split": run.headline_split,
-                "source_words": list(attention.source_words),
-                "target_words": list(attention.target_words),
-                "weights": [[round(float(w), 4) for w in row] for row in attention.weights[layer]],
-            }
-        )
+        row = {
+            "index": index,
+            "split": split,
+            "source_words": list(attention.source_words),
+            "target_words": list(attention.target_words),
+            "weights": [[round(float(w), 4) for w in row] for row in attention.weights[layer]],
+        }
+        rows.append(row | ({} if links is None else {"links": links[index]}))
     return rows
 
 
@@ -133,6 +141,7 @@ def _shared(shown: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]]) -> list[
                 "source_words": entry["source_words"],
                 "target_words": entry["target_words"],
                 "weights": [[round(weight, 3) for weight in row] for row in entry["weights"]],
+                **{key: entry[key] for key in ("links",) if key in entry},
             }
             for entry in runs[0]
         }
@@ -160,7 +169,8 @@ def draw(results: Results) -> Mapping[str, Figure]:
 def draw_heat_map(systems: Mapping[str, Mapping[str, Any]]) -> Figure:
     """Draws the attention weights of one sentence, a panel a system.
 
-    Rows are words of the reference from the top, columns words of the source.
+    Rows are words of the reference from the top, columns words of the source. Linked words are
+    outlined, where the corpus knows any.
     """
     words = [w for s in systems.values() for w in (*s["source_words"], *s["target_words"])]
     fonts = font_families("".join(words))
@@ -180,6 +190,9 @@ def draw_heat_map(systems: Mapping[str, Mapping[str, Any]]) -> Figure:
             name=label,
             fonts=fonts,
         )
+        for source, target in system.get("links", ()):
+            corner = (source - 0.5, target - 0.5)
+            axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=COLOURS[1], linewidth=1))
     figure.colorbar(
         image, ax=figure.axes, shrink=0.6, aspect=30, label="attention weight", pad=0.01
     )
@@ -195,6 +208,7 @@ def tell(results: Results) -> Iterator[Section]:
     figures = {
         f"attention_{entry['index']}": f"Sentence {entry['index']} of {entry['split']!r}: words of "
         "the reference in rows, of the source in columns"
+        f"{'; linked phrases are outlined' if _has_links(entry) else ''}"
         for entry in results["attention"] or ()
     }
     columns = ("system", "layer", "AER", "precision", "recall", "AER by seed", "sentences")
@@ -209,3 +223,7 @@ def tell(results: Results) -> Iterator[Section]:
         figures,
         [table] if rows else [],
     )
+
+
+def _has_links(entry: Mapping[str, Any]) -> bool:
+    return any("links" in system for system in entry["systems"].values())
