@@ -328,7 +328,10 @@ def _add_slots_legend(figure: Figure, results: Results) -> None:
         Line2D([], [], color=look.colour, marker=look.marker, ls=look.dashes, label=name)
         for name, look in looks.items()
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False, fontsize=8.5)
+    columns = 6 if max(map(len, looks)) < 30 else 3
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=8.5
+    )
 
 
 # --- Text ---
