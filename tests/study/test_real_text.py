@@ -6,8 +6,8 @@ import numpy as np
 
 from nmt.alignment import WordAttention
 from nmt.study.findings import alignment
+from nmt.study.findings.alignment import hits, precision
 from nmt.study.findings.joined import LONGEST_RUNNING, neighbours
-from nmt.study.findings.linked_phrases import hits, precision
 from nmt.study.statistics import Estimate
 
 
@@ -45,14 +45,26 @@ def test_the_share_of_a_score_of_nothing_has_no_value():
     assert half.over(none).entry() == {"value": None, "low": None, "high": None}
 
 
-def test_heat_maps_are_of_the_test_set_with_linked_phrases():
-    words = WordAttention(("a", "b"), ("c",), np.ones((1, 1, 2), np.float32))
+def test_a_test_set_with_linked_phrases_is_measured_and_shown():
+    words = WordAttention(("a", "b"), ("c",), np.array([[[0.2, 0.8]]], np.float32))
     run = SimpleNamespace(
         headline_split="test",
         data=SimpleNamespace(test_splits=["test", "kjv"], source_units=lambda split: [12, 25]),
+        batch_tokens=100,
         pairs=lambda split: [("a b", "c")] * 2,
-        column=lambda split, name: [[[0, 0]], []] if split == "kjv" else None,
-        translator=SimpleNamespace(attention=lambda *pair: words),
+        column=lambda split, name: [[[1, 0]]] * 2 if (split, name) == ("kjv", "links") else None,
+        translator=SimpleNamespace(
+            attention=lambda *pair: words, attentions=lambda pairs, batch_tokens: [words] * 2
+        ),
     )
-    shown = alignment._shown(run, layer=0)
-    assert [(row["split"], row["links"]) for row in shown] == [("kjv", [[0, 0]]), ("kjv", [])]
+    found = alignment.measure(run)
+    assert [(row["split"], row["links"]) for row in found["attention"]] == [("kjv", [[1, 0]])] * 2
+    assert found["linked_phrases"] == {
+        "split": "kjv",
+        "layer": 0,
+        "num_links": 1,
+        "precision": 1,
+        "recall": 1,
+        "uniform": 0.5,
+        "diagonal": 1,
+    }

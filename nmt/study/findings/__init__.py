@@ -21,7 +21,6 @@ from nmt.study.findings import (
     information,
     joined,
     likelihood,
-    linked_phrases,
     memory_slots,
     training_inputs,
 )
@@ -75,16 +74,10 @@ FINDINGS = (
     Finding(("nll",), likelihood.score, likelihood.tell, likelihood.draw, likelihood.measure),
     Finding(("bits",), information.score, information.tell, information.draw, information.measure),
     Finding(
-        ("alignment", "attention"),
+        ("alignment", "attention", "linked_phrases"),
         alignment.score,
         alignment.tell,
         alignment.draw,
         alignment.measure,
-    ),
-    Finding(
-        ("linked_phrases",),
-        linked_phrases.score,
-        linked_phrases.tell,
-        measure=linked_phrases.measure,
     ),
 )
