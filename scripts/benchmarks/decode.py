@@ -122,6 +122,7 @@ def _beam(
     models = {
         "transformer 8/8": transformer(arguments, num_kv_heads=8),
         "transformer 8/2": transformer(arguments, num_kv_heads=2),
+        "transformer 8/2 in bf16": transformer(arguments, num_kv_heads=2).bfloat16(),
         "bahdanau": _model("bahdanau", arguments, **recurrent, attention_dim=width),
         "rnn": _model("rnn", arguments, **recurrent),
     }
