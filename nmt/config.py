@@ -165,17 +165,20 @@ def _nearest_option() -> str:
         text = file.read_text(encoding="utf-8")
         top = file.parent == root or "@package _global_" in text
         options = OmegaConf.to_container(OmegaConf.create(text))
-        known |= {group, f"{group}={file.stem}", *dotted(options, "" if top else group)}
+        known |= {group, *dotted(options, "" if top else group)}
     for argument in sys.argv[1:]:
-        typed = argument.lstrip("+~").partition("=")[0]
-        if (root / typed).is_dir():
-            typed = argument
+        typed, _, value = argument.lstrip("+~").partition("=")
         inside = any(option.startswith(f"{typed}.") for option in known)
-        if typed not in known and not inside and not typed.startswith(("hydra", "-")):
+        near: list[str] = []
+        if (root / typed).is_dir():  # a group: one of its files was meant
+            names = {file.stem for file in (root / typed).glob("*.yaml")} - {value}
+            near = [f"{typed}={name}" for name in get_close_matches(value, names, n=1)]
+        elif typed not in known and not inside and not typed.startswith(("hydra", "-")):
             last = typed.rpartition(".")[2]
             same = sorted(option for option in known if option.rpartition(".")[2] == last)
-            if near := same[:2] or get_close_matches(typed, sorted(known), n=1):
-                return f"; did you mean {' or '.join(near)}?"
+            near = same[:2] or get_close_matches(typed, sorted(known), n=1)
+        if near:
+            return f"; did you mean {' or '.join(near)}?"
     return ""
 
 

@@ -69,6 +69,7 @@ def composed():
         ("qqqqqqqq=1", "Could not override 'qqqqqqqq'"),
         ("model.attention_dim=8", "Key 'attention_dim' is not in struct"),
         ("model=transformr", "did you mean model=transformer?"),
+        ("experiment=nonsense", "multi30k_joined\n"),  # what there is, and no guess
         ("model", "cannot read 'model': write key=value"),
         ("model=rnn,bahdanau", "add --multirun"),
         ("seed=${nope}", "Interpolation key 'nope' not found"),
