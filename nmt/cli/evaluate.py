@@ -303,9 +303,10 @@ def _files(config: DictConfig, languages: tuple[str, str]) -> Dataset:
 
 
 def _warn_of_capitals(splits: Mapping[str, Dataset], translator: Translator) -> None:
-    references = [text for split in splits.values() for text in split["target"][:]]
-    if translator.tokenizer.lowercase and any(text != text.lower() for text in references):
-        logger.warning(
-            "The model was trained on lower-cased text, but references have capitals and are "
-            "scored as they are: lower-case them to compare with its run."
-        )
+    for name, split in splits.items():
+        if translator.tokenizer.lowercase and any(t != t.lower() for t in split["target"][:]):
+            logger.warning(
+                "The model was trained on lower-cased text, but references of %s have capitals and "
+                "are scored as they are: lower-case them to compare with its run.",
+                name,
+            )
